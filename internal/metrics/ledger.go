@@ -1,0 +1,193 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// Ledger holds the last verdict of every Node that exists. Each verdict belongs
+// to an epoch, that is, to one spec and trust bundle: a verdict of another epoch
+// counts as not probed yet. It is safe for concurrent use; the zero Ledger is
+// not leading and knows no node.
+type Ledger struct {
+	mu    sync.RWMutex
+	epoch int64 // 0: not leading, or no audit
+	nodes map[string]*entry
+}
+
+type entry struct {
+	uid      types.UID
+	created  time.Time
+	epoch    int64
+	excluded bool
+	group    verdict.Group
+	status   verdict.Status
+	reason   v1alpha1.Reason
+	failed   [5]bool // by the order of v1alpha1.CheckNames
+	expiry   time.Time
+	looked   time.Time
+}
+
+// Track makes a Node count from the moment it exists. Another UID is another
+// Node, whose predecessor's verdict is dropped.
+func (l *Ledger) Track(name string, uid types.UID, created time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.nodes[name]; e != nil && e.uid == uid {
+		return
+	}
+	if l.nodes == nil {
+		l.nodes = map[string]*entry{}
+	}
+	l.nodes[name] = &entry{uid: uid, created: created}
+}
+
+// Forget drops a Node.
+func (l *Ledger) Forget(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.nodes, name)
+}
+
+// Begin starts an epoch above zero: no verdict of an earlier one counts.
+func (l *Ledger) Begin(epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epoch = epoch
+}
+
+// End says that nothing is judged any more.
+func (l *Ledger) End() { l.Begin(0) }
+
+// Put records the verdict of a Node in an epoch, and when the node was last
+// looked at. A verdict of a Node that is gone or another one is dropped.
+func (l *Ledger) Put(name string, uid types.UID, epoch int64, v verdict.Verdict, looked time.Time) {
+	e := entry{epoch: epoch, group: v.Group(), status: v.Status, reason: v.Reason, looked: looked}
+	for i, check := range v1alpha1.CheckNames() {
+		e.failed[i] = v.Check(check).Result == verdict.Fail
+	}
+	if v.Leaf != nil {
+		e.expiry = v.Leaf.NotAfter
+	}
+	l.put(name, uid, e)
+}
+
+// Exclude records that the present epoch leaves a Node out.
+func (l *Ledger) Exclude(name string, uid types.UID, epoch int64) {
+	l.put(name, uid, entry{epoch: epoch, excluded: true})
+}
+
+func (l *Ledger) put(name string, uid types.UID, e entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.nodes[name]
+	if known == nil || known.uid != uid || e.epoch < known.epoch {
+		return
+	}
+	e.uid, e.created = known.uid, known.created
+	l.nodes[name] = &e
+}
+
+// notProbedYet is what an entry of another epoch counts as.
+var notProbedYet = entry{reason: v1alpha1.ReasonNotProbedYet}
+
+// each calls f with every entry as it counts now; l.mu must be held.
+func (l *Ledger) each(f func(name string, created time.Time, e *entry)) {
+	for name, e := range l.nodes {
+		if e.epoch != l.epoch {
+			f(name, e.created, &notProbedYet)
+			continue
+		}
+		f(name, e.created, e)
+	}
+}
+
+// Summarize counts. Its cost grows with the number of nodes.
+func (l *Ledger) Summarize() verdict.Summary {
+	s, _ := l.snapshot()
+	return s.Summary
+}
+
+type snapshot struct {
+	verdict.Summary
+	nodes    map[statusReason]int
+	failures [5]int
+	expiry   time.Time
+	oldest   time.Time // of the nodes that were looked at
+}
+
+type statusReason struct {
+	status verdict.Status
+	reason v1alpha1.Reason
+}
+
+// snapshot reads every entry once; false where nothing is judged.
+func (l *Ledger) snapshot() (snapshot, bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	s := snapshot{nodes: map[statusReason]int{}}
+	var failing []failingNode
+	l.each(func(name string, created time.Time, e *entry) {
+		if created.After(s.NewestNode) {
+			s.NewestNode = created
+		}
+		if e.excluded {
+			s.Excluded++
+			return
+		}
+		s.add(e)
+		if e.status != verdict.True {
+			failing = append(failing, failingNode{name, e.reason, e.group})
+		}
+	})
+	if s.NotProbedYet == 0 {
+		s.OldestLook = s.oldest
+	}
+	for _, f := range worstFirst(failing) {
+		s.Failing = append(s.Failing, v1alpha1.FailingNode{Name: f.name, Reason: f.reason})
+	}
+	return s, l.epoch != 0
+}
+
+func (s *snapshot) add(e *entry) {
+	s.Add(e.group)
+	s.nodes[statusReason{e.status, e.reason}]++
+	for i, failed := range e.failed {
+		if failed {
+			s.failures[i]++
+		}
+	}
+	if e.reason == v1alpha1.ReasonNotProbedYet {
+		s.NotProbedYet++
+	}
+	s.oldest = earlier(s.oldest, e.looked)
+	s.expiry = earlier(s.expiry, e.expiry)
+}
+
+// earlier of two times, where zero means none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+type failingNode struct {
+	name   string
+	reason v1alpha1.Reason
+	group  verdict.Group
+}
+
+func worstFirst(nodes []failingNode) []failingNode {
+	slices.SortFunc(nodes, func(a, b failingNode) int {
+		return cmp.Or(cmp.Compare(b.group, a.group), cmp.Compare(a.name, b.name))
+	})
+	return nodes
+}

@@ -1,0 +1,154 @@
+// Package metrics keeps a ledger of the last verdict per node and shows it to
+// Prometheus at scrape time, so that no series outlives its node.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+const namespace = "kubelet_cert_auditor"
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+}
+
+// Metrics is one instance's metrics: a prometheus.Collector, and the Ledger it
+// reads.
+type Metrics struct {
+	Ledger
+	clock clock.PassiveClock
+	// maxFailing bounds the series of failing_node_info.
+	maxFailing int
+
+	cnValidations *prometheus.CounterVec
+	probes        *prometheus.CounterVec
+	probeDuration prometheus.Histogram
+	bundleSize    prometheus.Gauge
+	bundleReloads *prometheus.CounterVec
+
+	nodes, checkFailures, failingNode, ready, oldest, expiry *prometheus.Desc
+}
+
+// New returns metrics with at most maxFailing series of failing_node_info.
+func New(c clock.PassiveClock, maxFailing int) *Metrics {
+	m := &Metrics{
+		clock:      c,
+		maxFailing: maxFailing,
+		cnValidations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "cn_validations_total",
+			Help: "Probes whose certificate passed everything else, by whether its common name is the node's, as the metric of KEP-4872 counts.",
+		}, []string{"result"}),
+		probes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "probes_total",
+			Help: "Probes by how far the handshake went.",
+		}, []string{"outcome"}),
+		probeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "probe_duration_seconds",
+			Help:    "Duration of a probe: name resolution, connection and handshake.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}),
+		bundleSize: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "trust_bundle_certificates",
+			Help: "Certificates in the trust bundle in use.",
+		}),
+		bundleReloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "trust_bundle_reloads_total",
+			Help: "Changes of the trust bundle: taken over (success), or broken (failure).",
+		}, []string{"result"}),
+		nodes:         desc("nodes", "Nodes by the status and reason of their verdict.", "status", "reason"),
+		checkFailures: desc("check_failures", "Nodes that fail a check.", "check"),
+		failingNode:   desc("failing_node_info", "Nodes whose kubelet would be refused; bounded in number.", "node", "reason"),
+		ready:         desc("ready_to_enforce", "1 when every node is verified, else 0; absent where this process does not lead or there is no audit."),
+		oldest:        desc("oldest_verdict_age_seconds", "Time since the node that was looked at longest ago was looked at."),
+		expiry:        desc("earliest_certificate_expiry_timestamp_seconds", "The first NotAfter among the serving certificates seen."),
+	}
+	for _, result := range []string{"success", "failure"} {
+		m.cnValidations.WithLabelValues(result)
+		m.bundleReloads.WithLabelValues(result)
+	}
+	for _, outcome := range verdict.Outcomes() {
+		m.probes.WithLabelValues(outcome.String())
+	}
+	return m
+}
+
+// Probed counts one probe and what it was judged to be.
+func (m *Metrics) Probed(obs verdict.Observation, v verdict.Verdict) {
+	m.probes.WithLabelValues(obs.Outcome.String()).Inc()
+	m.probeDuration.Observe(obs.Duration.Seconds())
+	switch v.Group() {
+	case verdict.GroupVerified:
+		m.cnValidations.WithLabelValues("success").Inc()
+	case verdict.GroupBreaksWhenEnabled:
+		m.cnValidations.WithLabelValues("failure").Inc()
+	case verdict.GroupRejectedToday, verdict.GroupUnknown:
+	}
+}
+
+// BundleChanged counts a change of the trust bundle; certificates is the size
+// of the one in use, err why the new one could not be taken over.
+func (m *Metrics) BundleChanged(certificates int, err error) {
+	result := "success"
+	if err != nil {
+		result = "failure"
+	}
+	m.bundleReloads.WithLabelValues(result).Inc()
+	m.bundleSize.Set(float64(certificates))
+}
+
+func (m *Metrics) counters() []prometheus.Collector {
+	return []prometheus.Collector{m.cnValidations, m.probes, m.probeDuration, m.bundleSize, m.bundleReloads}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.counters() {
+		c.Describe(ch)
+	}
+	for _, d := range []*prometheus.Desc{m.nodes, m.checkFailures, m.failingNode, m.ready, m.oldest, m.expiry} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.counters() {
+		c.Collect(ch)
+	}
+	s, active := m.snapshot()
+	if !active {
+		return
+	}
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	for key, n := range s.nodes {
+		gauge(m.nodes, float64(n), key.status.String(), string(key.reason))
+	}
+	for i, check := range v1alpha1.CheckNames() {
+		gauge(m.checkFailures, float64(s.failures[i]), string(check))
+	}
+	// Worst first: those without evidence are the last, and fail nothing.
+	refused := s.Failing[:s.BreaksWhenEnabled+s.RejectedToday]
+	for _, f := range refused[:min(len(refused), m.maxFailing)] {
+		gauge(m.failingNode, 1, f.Name, string(f.Reason))
+	}
+	gauge(m.ready, ready(s.Tally))
+	if !s.oldest.IsZero() {
+		gauge(m.oldest, m.clock.Since(s.oldest).Seconds())
+	}
+	if !s.expiry.IsZero() {
+		gauge(m.expiry, float64(s.expiry.Unix()))
+	}
+}
+
+func ready(t verdict.Tally) float64 {
+	if t.Readiness() == verdict.Ready {
+		return 1
+	}
+	return 0
+}
