@@ -1,0 +1,52 @@
+// Package controllers decides when: when a node is probed, when its verdict is
+// reached again, when the audit's status is written. What is right it asks
+// internal/verdict; sockets, writes and series it reaches through the small
+// interfaces below.
+package controllers
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// Prober performs one handshake. It errs only when ctx ends.
+type Prober interface {
+	Probe(ctx context.Context, endpoint verdict.Endpoint, timeout time.Duration) (verdict.Observation, error)
+}
+
+// Recorder writes a verdict to its Node, if it is not there yet, and says
+// whether its status or reason is new there.
+type Recorder interface {
+	Record(ctx context.Context, node *corev1.Node, v verdict.Verdict) (bool, error)
+	Clear(ctx context.Context, node *corev1.Node) error
+}
+
+// Ledger knows every Node and its last verdict. A verdict counts only in the
+// epoch that it belongs to.
+type Ledger interface {
+	Track(name string, uid types.UID, created time.Time)
+	Forget(name string)
+	Begin(epoch int64)
+	End()
+	Put(name string, uid types.UID, epoch int64, v verdict.Verdict, looked time.Time)
+	Exclude(name string, uid types.UID, epoch int64)
+	Summarize() verdict.Summary
+}
+
+// Counters count what happens.
+type Counters interface {
+	Probed(obs verdict.Observation, v verdict.Verdict)
+	BundleChanged(certificates int, err error)
+}
+
+// Bundles reads the trust bundle that a spec names; nil means the default. It
+// may return the last good bundle together with an error.
+type Bundles interface {
+	Load(ctx context.Context, source *v1alpha1.TrustBundleSource) (verdict.Bundle, error)
+}

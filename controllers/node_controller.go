@@ -1,0 +1,240 @@
+package controllers
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=default,resources=events,verbs=create;patch
+
+// NodeReconciler probes kubelets and records their verdicts.
+type NodeReconciler struct {
+	Client   client.Client
+	Prober   Prober
+	Recorder Recorder
+	Ledger   Ledger
+	Counters Counters
+	Regimes  *Regimes
+	Clock    clock.Clock
+	// Concurrency is the number of probes at a time.
+	Concurrency int
+	// RetryAfter is the pause before a probe that showed nothing is repeated.
+	RetryAfter time.Duration
+	// Changed is called after a verdict changed.
+	Changed func()
+
+	states sync.Map // node name -> *nodeState
+	queue  queueHandle
+}
+
+// SetupWithManager registers the controller.
+func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("node").
+		Watches(&corev1.Node{}, r.handler()).
+		WithEventFilter(predicate.Funcs{UpdateFunc: relevant}).
+		WatchesRawSource(r.queue.source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
+		Complete(r)
+}
+
+// handler counts a Node from the moment it exists, before it is its turn.
+func (r *NodeReconciler) handler() handler.EventHandler {
+	track := func(node client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		r.Ledger.Track(node.GetName(), node.GetUID(), node.GetCreationTimestamp().Time)
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			track(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			track(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.Ledger.Forget(e.Object.GetName())
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+		},
+	}
+}
+
+// relevant lets through what may change a verdict or undoes what was recorded,
+// and holds back the kubelets' heartbeats.
+func relevant(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*corev1.Node)
+	after, isNode := e.ObjectNew.(*corev1.Node)
+	if !ok || !isNode {
+		return false
+	}
+	return before.UID != after.UID || fingerprint(before) != fingerprint(after) ||
+		!slices.Equal(before.Status.Addresses, after.Status.Addresses) || !maps.Equal(before.Labels, after.Labels)
+}
+
+type nodeFingerprint struct {
+	port                    int32
+	ready                   corev1.ConditionStatus
+	status, reason, message string
+}
+
+func fingerprint(node *corev1.Node) nodeFingerprint {
+	f := nodeFingerprint{port: node.Status.DaemonEndpoints.KubeletEndpoint.Port}
+	if c := kubelet.Condition(node, corev1.NodeReady); c != nil {
+		f.ready = c.Status
+	}
+	if c := kubelet.Condition(node, v1alpha1.ConditionServingCertificateValid); c != nil {
+		f.status, f.reason, f.message = string(c.Status), c.Reason, c.Message
+	}
+	return f
+}
+
+func (r *NodeReconciler) state(name string) *nodeState {
+	s, _ := r.states.LoadOrStore(name, &nodeState{})
+	return s.(*nodeState)
+}
+
+// Reconcile probes a node if that is due, and records what the judge says.
+func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.states.Delete(req.Name)
+			r.Ledger.Forget(req.Name)
+			r.Changed()
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	regime := r.Regimes.get()
+	if regime == nil {
+		return ctrl.Result{}, nil
+	}
+	if !regime.selects(node) {
+		return r.exclude(ctx, node, regime)
+	}
+	state := r.state(node.Name)
+	exp := kubelet.ExpectationOf(node, regime.endpoints)
+	state.adopt(node, exp, regime, r.Clock.Now())
+	if err := r.judge(ctx, state, exp, regime); err != nil {
+		return ctrl.Result{}, nil //nolint:nilerr // the process is ending: an aborted probe says nothing
+	}
+	present, err := r.Regimes.during(regime, func() error { return r.record(ctx, node, state) })
+	if !present {
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: max(time.Millisecond, state.next().Sub(r.Clock.Now()))}, nil
+}
+
+// judge probes if it is time, else looks at what was seen again.
+func (r *NodeReconciler) judge(ctx context.Context, state *nodeState, exp verdict.Expectation, regime *regime) error {
+	now := r.Clock.Now()
+	if now.Before(state.nextProbe) {
+		state.look(exp, regime, now)
+		return nil
+	}
+	var obs verdict.Observation
+	if exp.Endpoint.Host != "" && !regime.policy.Bundle.Empty() {
+		var err error
+		if obs, err = r.Prober.Probe(ctx, exp.Endpoint, regime.timeout); err != nil {
+			return err
+		}
+	}
+	now = r.Clock.Now()
+	v := state.observe(obs, exp, regime, now, now.Add(r.RetryAfter))
+	if obs.Outcome != verdict.OutcomeNone {
+		r.Counters.Probed(obs, v)
+	}
+	return nil
+}
+
+func (r *NodeReconciler) record(ctx context.Context, node *corev1.Node, state *nodeState) error {
+	v := state.settled.Verdict
+	r.Ledger.Put(node.Name, state.uid, state.epoch, v, state.looked)
+	if now := (counted{state.epoch, v.Status, v.Reason}); state.counted != now {
+		state.counted = now
+		r.Changed()
+	}
+	changed, err := r.Recorder.Record(ctx, node, v)
+	if changed {
+		log.FromContext(ctx).Info("verdict", "node", node.Name, "status", v.Status.String(), "reason", v.Reason, "message", v.Message)
+	}
+	return err
+}
+
+// exclude drops what is known of a node that the spec leaves out; a condition
+// that nobody keeps up to date would be worse than none.
+func (r *NodeReconciler) exclude(ctx context.Context, node *corev1.Node, regime *regime) (ctrl.Result, error) {
+	r.states.Delete(node.Name)
+	present, err := r.Regimes.during(regime, func() error {
+		r.Ledger.Exclude(node.Name, node.UID, regime.epoch)
+		r.Changed()
+		return r.Recorder.Clear(ctx, node)
+	})
+	if !present {
+		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+// EnqueueAll makes every Node be judged under the present regime.
+func (r *NodeReconciler) EnqueueAll(ctx context.Context) error {
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		r.queue.add(nodes.Items[i].Name, 0)
+	}
+	return nil
+}
+
+// queueHandle lets others put requests into a controller's queue.
+type queueHandle struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func (h *queueHandle) source() source.Source {
+	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.queue = q
+		return nil
+	})
+}
+
+// add is a no-op before the controller runs, which lists everything anyway.
+func (h *queueHandle) add(name string, after time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.queue == nil {
+		return
+	}
+	request := reconcile.Request{}
+	request.Name = name
+	h.queue.AddAfter(request, after)
+}

@@ -1,0 +1,109 @@
+package controllers
+
+import (
+	"hash/fnv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// nodeState is what the process remembers of one Node. Only the reconcile of
+// that Node, of which there is one at a time, touches it.
+type nodeState struct {
+	uid      types.UID
+	endpoint verdict.Endpoint
+	epoch    int64
+	notReady bool
+
+	// latest observation, and the latest one that was evidence.
+	latest, evidence verdict.Observation
+	looked           time.Time
+	nextProbe        time.Time
+	settled          verdict.Settled
+	counted          counted
+}
+
+// counted is what the audit's counts were last told.
+type counted struct {
+	epoch  int64
+	status verdict.Status
+	reason v1alpha1.Reason
+}
+
+// adopt takes over what is new about the Node or the regime, and forgets what
+// no longer holds: everything of another Node or endpoint; of another regime
+// only the verdict, since what was seen can be judged again.
+func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime, now time.Time) {
+	if s.uid != node.UID || s.endpoint != exp.Endpoint {
+		*s = nodeState{uid: node.UID, endpoint: exp.Endpoint}
+	}
+	if s.notReady && !exp.NotReady && !s.settled.Verdict.Evidence() {
+		s.nextProbe = now // a kubelet that has just come up is worth a look
+	}
+	s.notReady = exp.NotReady
+	if s.epoch == r.epoch {
+		return
+	}
+	s.epoch = r.epoch
+	s.settled = verdict.Settled{}
+	if r.policy.Bundle.Empty() {
+		s.latest, s.evidence = verdict.Observation{}, verdict.Observation{}
+	}
+	if s.latest.Outcome != verdict.OutcomeNone {
+		s.settled = s.settled.Next(verdict.Judge(exp, s.latest, r.policy, now), r.threshold)
+		s.evidence = s.latest
+		s.nextProbe = nextSlot(s.uid, r.interval, now)
+		return
+	}
+	s.nextProbe = now
+}
+
+// observe takes the result of a fresh probe.
+func (s *nodeState) observe(obs verdict.Observation, exp verdict.Expectation, r *regime, now, retry time.Time) verdict.Verdict {
+	v := verdict.Judge(exp, obs, r.policy, now)
+	s.latest, s.looked = obs, now
+	if v.Evidence() {
+		s.evidence = obs
+	}
+	s.settled = s.settled.Next(v, r.threshold)
+	s.nextProbe = nextSlot(s.uid, r.interval, now)
+	young := !v.NextLook.IsZero() && v.Reason == v1alpha1.ReasonNoServingCertificate
+	if !v.Evidence() && (s.settled.Misses < r.threshold || young) && retry.Before(s.nextProbe) && obs.Outcome != verdict.OutcomeNone {
+		s.nextProbe = retry
+	}
+	return v
+}
+
+// look judges again what was seen before: time alone may have changed it.
+func (s *nodeState) look(exp verdict.Expectation, r *regime, now time.Time) {
+	if s.settled.Verdict.Evidence() {
+		s.settled.Verdict = verdict.Judge(exp, s.evidence, r.policy, now)
+		return
+	}
+	s.settled.Verdict = verdict.Judge(exp, s.latest, r.policy, now)
+}
+
+// next is when the node needs attention without an event.
+func (s *nodeState) next() time.Time {
+	if look := s.settled.Verdict.NextLook; !look.IsZero() && look.Before(s.nextProbe) {
+		return look
+	}
+	return s.nextProbe
+}
+
+// nextSlot spreads the nodes over the interval by a hash of their UID, so that
+// the load is flat; the slot is after now and at most one interval away.
+func nextSlot(uid types.UID, interval time.Duration, now time.Time) time.Time {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(uid))
+	phase := time.Duration(h.Sum64() % uint64(interval))
+	slot := now.Truncate(interval).Add(phase)
+	if !slot.After(now) {
+		slot = slot.Add(interval)
+	}
+	return slot
+}
