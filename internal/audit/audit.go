@@ -1,0 +1,95 @@
+// Package audit sweeps over a list of Nodes once and reports.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// Prober performs one handshake. It errs only when ctx ends.
+type Prober interface {
+	Probe(ctx context.Context, endpoint verdict.Endpoint, timeout time.Duration) (verdict.Observation, error)
+}
+
+// Options of a sweep.
+type Options struct {
+	Prober    Prober
+	Endpoints kubelet.Options
+	Policy    verdict.Policy
+	// Timeout of one probe.
+	Timeout time.Duration
+	// Concurrency is the number of probes at a time, at least 1.
+	Concurrency int
+	// What decides the answer, and so the exit code.
+	What verdict.What
+	// Selector that chose the nodes, in words; empty for all. Excluded is the
+	// number of nodes that it left out.
+	Selector string
+	Excluded int
+	// ClusterCA says that the bundle is the cluster's, by default.
+	ClusterCA bool
+	Clock     clock.PassiveClock
+	// Progress, if set, is called after each node, from many goroutines.
+	Progress func()
+}
+
+// Looked is one node as it was seen.
+type Looked struct {
+	Node        *corev1.Node
+	Expectation verdict.Expectation
+	Observation verdict.Observation
+	Verdict     verdict.Verdict
+}
+
+// Run probes every node once. When ctx ends it stops, and the nodes that were
+// not reached are not probed yet: what is known so far is still right.
+func Run(ctx context.Context, nodes []*corev1.Node, opts Options) *Report {
+	looked := make([]Looked, len(nodes))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range max(1, min(opts.Concurrency, len(nodes))) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(nodes); i = int(next.Add(1)) - 1 {
+				looked[i] = look(ctx, nodes[i], opts)
+				if opts.Progress != nil {
+					opts.Progress()
+				}
+			}
+		})
+	}
+	workers.Wait()
+	r := NewReport(looked, opts)
+	r.Interrupted = ctx.Err() != nil
+	return r
+}
+
+func look(ctx context.Context, node *corev1.Node, opts Options) Looked {
+	l := Looked{Node: node, Expectation: kubelet.ExpectationOf(node, opts.Endpoints)}
+	if l.Expectation.Endpoint.Host != "" && ctx.Err() == nil {
+		// Without an observation, which is what an error means, the node counts
+		// as not probed.
+		l.Observation, _ = opts.Prober.Probe(ctx, l.Expectation.Endpoint, opts.Timeout)
+	}
+	l.Verdict = verdict.Judge(l.Expectation, l.Observation, opts.Policy, opts.Clock.Now())
+	return l
+}
+
+// worstFirst orders nodes by what would happen to them, then by name.
+func worstFirst(looked []Looked) {
+	slices.SortFunc(looked, func(a, b Looked) int {
+		return cmp.Or(
+			cmp.Compare(b.Verdict.Group(), a.Verdict.Group()),
+			cmp.Compare(a.Node.Name, b.Node.Name),
+		)
+	})
+}

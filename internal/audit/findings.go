@@ -1,0 +1,153 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// Kinds of findings.
+const (
+	FindingIssuerNotInBundle = "IssuerNotInBundle"
+	FindingBareNodeNames     = "BareNodeNames"
+	FindingSelfSigned        = "SelfSignedFallback"
+	FindingOtherIdentity     = "OtherNodesIdentity"
+	FindingSharedCertificate = "SharedCertificate"
+	FindingSharedAddress     = "SharedAddress"
+)
+
+// findings are patterns over nodes; the one that explains most leads.
+func findings(looked []Looked, bundle verdict.Bundle) []Finding {
+	var list []Finding
+	list = append(list, issuerNotInBundle(looked, bundle)...)
+	list = append(list, habits(looked)...)
+	list = append(list, otherIdentities(looked)...)
+	list = append(list, shared(looked, FindingSharedCertificate, "one certificate is served for several nodes", certificateKey)...)
+	list = append(list, shared(looked, FindingSharedAddress, "one address is reported by several nodes", addressKey)...)
+	return list
+}
+
+// issuerNotInBundle blames the bundle rather than the nodes where every node
+// that showed a certificate has the one issuer that the bundle lacks.
+func issuerNotInBundle(looked []Looked, bundle verdict.Bundle) []Finding {
+	if bundle.Empty() {
+		return nil
+	}
+	var issuer []byte
+	var name string
+	var nodes []string
+	for _, l := range looked {
+		leaf := l.Verdict.Leaf
+		if leaf == nil {
+			continue
+		}
+		chain := l.Observation.Chain
+		top := chain[len(chain)-1]
+		if l.Verdict.Check(v1alpha1.CheckChain).Result != verdict.Fail || issuer != nil && !bytes.Equal(issuer, top.RawIssuer) ||
+			vouchedFor(top, bundle) {
+			return nil
+		}
+		issuer, name = top.RawIssuer, top.Issuer.String()
+		nodes = append(nodes, l.Node.Name)
+	}
+	if len(nodes) < 2 {
+		return nil
+	}
+	return []Finding{{
+		Kind: FindingIssuerNotInBundle, Nodes: nodes,
+		Message: fmt.Sprintf("every certificate comes from %s, which is not in the trust bundle: is this the CA that kube-apiserver uses for kubelets?", verdict.Quote(name)),
+	}}
+}
+
+// vouchedFor says that the bundle holds a certificate or its issuer: the chain
+// then fails for another reason, such as an expired CA.
+func vouchedFor(c *x509.Certificate, bundle verdict.Bundle) bool {
+	return slices.ContainsFunc(bundle.Certificates, func(ca *x509.Certificate) bool {
+		return c.Equal(ca) || bytes.Equal(c.RawIssuer, ca.RawSubject) && c.CheckSignatureFrom(ca) == nil
+	})
+}
+
+// habits are what a distribution does on every node.
+func habits(looked []Looked) []Finding {
+	var bare, selfSigned []string
+	for _, l := range looked {
+		leaf := l.Verdict.Leaf
+		switch {
+		case leaf == nil:
+		case leaf.Subject.CommonName == l.Node.Name:
+			bare = append(bare, l.Node.Name)
+		case verdict.IsSelfSignedFallback(leaf.Subject.CommonName, leaf.Issuer.CommonName):
+			selfSigned = append(selfSigned, l.Node.Name)
+		}
+	}
+	var list []Finding
+	if len(bare) > 1 {
+		list = append(list, Finding{FindingBareNodeNames,
+			"the common name is the bare node name, as k3s, RKE2 and kops issue it; that is the distribution's to change, not the nodes'", bare})
+	}
+	if len(selfSigned) > 1 {
+		list = append(list, Finding{FindingSelfSigned,
+			"the kubelets serve certificates that they signed themselves, as kubeadm leaves it by default; set serverTLSBootstrap: true and approve the requests", selfSigned})
+	}
+	return list
+}
+
+// otherIdentities are nodes that show the name of another node of the cluster.
+func otherIdentities(looked []Looked) []Finding {
+	names := map[string]bool{}
+	for _, l := range looked {
+		names[l.Node.Name] = true
+	}
+	var list []Finding
+	for _, l := range looked {
+		if l.Verdict.Leaf == nil {
+			continue
+		}
+		other, ok := strings.CutPrefix(l.Verdict.Leaf.Subject.CommonName, verdict.CommonNameOf(""))
+		if ok && other != l.Node.Name && names[other] {
+			list = append(list, Finding{
+				FindingOtherIdentity,
+				fmt.Sprintf("node %s is answered for with the identity of node %s", verdict.Quote(l.Node.Name), verdict.Quote(other)),
+				[]string{l.Node.Name, other},
+			})
+		}
+	}
+	return list
+}
+
+func certificateKey(l Looked) string {
+	if l.Verdict.Leaf == nil {
+		return ""
+	}
+	return fingerprint(l.Verdict.Leaf)
+}
+
+func addressKey(l Looked) string {
+	if l.Expectation.Endpoint.Host == "" {
+		return ""
+	}
+	return strings.ToLower(l.Expectation.Endpoint.HostPort())
+}
+
+// shared finds keys that several nodes have in common; an empty key is none.
+func shared(looked []Looked, kind, message string, key func(Looked) string) []Finding {
+	nodes := map[string][]string{}
+	for _, l := range looked {
+		if k := key(l); k != "" {
+			nodes[k] = append(nodes[k], l.Node.Name)
+		}
+	}
+	var list []Finding
+	for _, k := range slices.Sorted(maps.Keys(nodes)) {
+		if len(nodes[k]) > 1 {
+			list = append(list, Finding{kind, message + ": " + verdict.Quote(k), nodes[k]})
+		}
+	}
+	return list
+}

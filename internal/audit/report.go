@@ -1,0 +1,207 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"time"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// Report is the answer of a sweep. Its JSON is a published contract.
+type Report struct {
+	APIVersion            string            `json:"apiVersion"`
+	Kind                  string            `json:"kind"`
+	Time                  time.Time         `json:"time"`
+	What                  verdict.What      `json:"what"`
+	Readiness             verdict.Readiness `json:"readiness"`
+	Selector              string            `json:"selector"`
+	TrustBundle           TrustBundle       `json:"trustBundle"`
+	PreferredAddressTypes []string          `json:"preferredAddressTypes"`
+	Summary               Summary           `json:"summary"`
+	Findings              []Finding         `json:"findings"`
+	Nodes                 []Node            `json:"nodes"`
+
+	// Answer is the readiness as far as What goes; it decides the exit code.
+	Answer verdict.Readiness `json:"-"`
+	// ClusterCA says that the bundle is the cluster's, by default.
+	ClusterCA bool `json:"-"`
+	// Interrupted says that the sweep was not finished.
+	Interrupted bool `json:"-"`
+}
+
+// TrustBundle that was judged by.
+type TrustBundle struct {
+	Source       string   `json:"source"`
+	SHA256       string   `json:"sha256"`
+	Certificates int      `json:"certificates"`
+	Warnings     []string `json:"warnings"`
+}
+
+// Summary counts nodes and check results.
+type Summary struct {
+	Total             int                                  `json:"total"`
+	Verified          int                                  `json:"verified"`
+	BreaksWhenEnabled int                                  `json:"breaksWhenEnabled"`
+	RejectedToday     int                                  `json:"rejectedToday"`
+	Unknown           int                                  `json:"unknown"`
+	Excluded          int                                  `json:"excluded"`
+	Checks            map[v1alpha1.CheckName]*CheckSummary `json:"checks"`
+}
+
+// CheckSummary counts the results of one check.
+type CheckSummary struct {
+	Pass   int `json:"pass"`
+	Fail   int `json:"fail"`
+	NotRun int `json:"notRun"`
+}
+
+// Finding is a pattern over several nodes.
+type Finding struct {
+	Kind    string   `json:"kind"`
+	Message string   `json:"message"`
+	Nodes   []string `json:"nodes"`
+}
+
+// Node is the answer for one node.
+type Node struct {
+	Name        string          `json:"name"`
+	UID         string          `json:"uid"`
+	Status      string          `json:"status"`
+	Reason      v1alpha1.Reason `json:"reason"`
+	Message     string          `json:"message"`
+	Hint        string          `json:"hint"`
+	Address     string          `json:"address"`
+	AddressType string          `json:"addressType"`
+	Port        int32           `json:"port"`
+	Checks      []Check         `json:"checks"`
+	// Certificate is null where none was seen.
+	Certificate *Certificate `json:"certificate"`
+	// TLSVersion such as "TLS 1.3"; empty where none was agreed on.
+	TLSVersion           string `json:"tlsVersion"`
+	DurationMilliseconds int64  `json:"durationMilliseconds"`
+}
+
+// Check is the result of one check.
+type Check struct {
+	Name    v1alpha1.CheckName `json:"name"`
+	Result  string             `json:"result"`
+	Message string             `json:"message"`
+}
+
+// Certificate is the leaf as served. Its strings are the peer's: hostile input.
+type Certificate struct {
+	CommonName    string    `json:"commonName"`
+	Organizations []string  `json:"organizations"`
+	Issuer        string    `json:"issuer"`
+	SerialNumber  string    `json:"serialNumber"`
+	NotBefore     time.Time `json:"notBefore"`
+	NotAfter      time.Time `json:"notAfter"`
+	DNSNames      []string  `json:"dnsNames"`
+	IPAddresses   []string  `json:"ipAddresses"`
+	SHA256        string    `json:"sha256"`
+}
+
+// NewReport sums up what was seen; it orders looked, worst first.
+func NewReport(looked []Looked, opts Options) *Report {
+	worstFirst(looked)
+	r := &Report{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "AuditReport",
+		Time: opts.Clock.Now().UTC().Truncate(time.Second), What: opts.What, Selector: opts.Selector,
+		TrustBundle: TrustBundle{
+			Source: opts.Policy.Bundle.Source, SHA256: opts.Policy.Bundle.SHA256,
+			Certificates: len(opts.Policy.Bundle.Certificates), Warnings: orEmpty(opts.Policy.Bundle.Warnings),
+		},
+		PreferredAddressTypes: []string{},
+		Findings:              orEmpty(findings(looked, opts.Policy.Bundle)),
+		Nodes:                 make([]Node, 0, len(looked)),
+		ClusterCA:             opts.ClusterCA,
+	}
+	for _, t := range opts.Endpoints.PreferredAddressTypes {
+		r.PreferredAddressTypes = append(r.PreferredAddressTypes, string(t))
+	}
+	r.summarize(looked, opts)
+	for _, l := range looked {
+		r.Nodes = append(r.Nodes, newNode(l))
+	}
+	return r
+}
+
+func (r *Report) summarize(looked []Looked, opts Options) {
+	checks := map[v1alpha1.CheckName]*CheckSummary{}
+	for _, name := range v1alpha1.CheckNames() {
+		checks[name] = &CheckSummary{}
+	}
+	var tally verdict.Tally
+	verdicts := make([]verdict.Verdict, 0, len(looked))
+	for _, l := range looked {
+		verdicts = append(verdicts, l.Verdict)
+		tally.Add(l.Verdict.Group())
+		for _, c := range l.Verdict.Checks {
+			checks[c.Name].add(c.Result)
+		}
+	}
+	r.Readiness, r.Answer = tally.Readiness(), verdict.ReadinessFor(opts.What, verdicts)
+	r.Summary = Summary{
+		Total: tally.Total(), Verified: tally.Verified, BreaksWhenEnabled: tally.BreaksWhenEnabled,
+		RejectedToday: tally.RejectedToday, Unknown: tally.Unknown, Excluded: opts.Excluded, Checks: checks,
+	}
+}
+
+func (s *CheckSummary) add(result verdict.Result) {
+	switch result {
+	case verdict.Pass:
+		s.Pass++
+	case verdict.Fail:
+		s.Fail++
+	case verdict.NotRun:
+		s.NotRun++
+	}
+}
+
+func newNode(l Looked) Node {
+	n := Node{
+		Name: l.Node.Name, UID: string(l.Node.UID),
+		Status: l.Verdict.Status.String(), Reason: l.Verdict.Reason, Message: l.Verdict.Message, Hint: l.Verdict.Hint,
+		Address: l.Expectation.Endpoint.Host, AddressType: l.Expectation.Endpoint.AddressType, Port: l.Expectation.Endpoint.Port,
+		Checks: []Check{}, DurationMilliseconds: l.Observation.Duration.Milliseconds(),
+	}
+	for _, c := range l.Verdict.Checks {
+		n.Checks = append(n.Checks, Check{Name: c.Name, Result: c.Result.String(), Message: c.Message})
+	}
+	if v := l.Observation.TLSVersion; v != 0 {
+		n.TLSVersion = tls.VersionName(v)
+	}
+	if l.Verdict.Leaf != nil {
+		n.Certificate = newCertificate(l.Verdict.Leaf)
+	}
+	return n
+}
+
+func newCertificate(c *x509.Certificate) *Certificate {
+	ips := make([]string, 0, len(c.IPAddresses))
+	for _, ip := range c.IPAddresses {
+		ips = append(ips, ip.String())
+	}
+	return &Certificate{
+		CommonName: c.Subject.CommonName, Organizations: orEmpty(c.Subject.Organization), Issuer: c.Issuer.String(),
+		SerialNumber: c.SerialNumber.Text(16), NotBefore: c.NotBefore.UTC(), NotAfter: c.NotAfter.UTC(),
+		DNSNames: orEmpty(c.DNSNames), IPAddresses: ips, SHA256: fingerprint(c),
+	}
+}
+
+func fingerprint(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// orEmpty makes JSON show an empty list as one.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

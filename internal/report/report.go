@@ -1,0 +1,179 @@
+// Package report renders an audit's Report.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// Format of a rendered report.
+type Format string
+
+// The formats.
+const (
+	Table Format = "table"
+	Wide  Format = "wide"
+	JSON  Format = "json"
+	YAML  Format = "yaml"
+)
+
+// Formats lists the formats.
+func Formats() []string { return []string{string(Table), string(Wide), string(JSON), string(YAML)} }
+
+// Render writes a report. The table formats escape whatever peers and Nodes say.
+func Render(w io.Writer, r *audit.Report, format Format) error {
+	switch format {
+	case JSON:
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(r)
+	case YAML:
+		text, err := yaml.Marshal(r)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	case Table, Wide:
+		return table(w, r, format == Wide)
+	}
+	return fmt.Errorf("unknown format %q", format)
+}
+
+func table(w io.Writer, r *audit.Report, wide bool) error {
+	var b strings.Builder
+	head(&b, r)
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "Finding %s: %s (%s)\n", f.Kind, f.Message, names(f.Nodes))
+	}
+	if len(r.Nodes) > 0 {
+		b.WriteByte('\n')
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return err
+	}
+	tab := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	rows(tab, r, wide)
+	return tab.Flush()
+}
+
+func head(b *strings.Builder, r *audit.Report) {
+	s := r.Summary
+	if r.Selector != "" {
+		fmt.Fprintf(b, "Only the nodes that match %s; %d others were left out, but kube-apiserver's switch is for all.\n", plain(r.Selector), s.Excluded)
+	}
+	if r.Interrupted {
+		b.WriteString("Interrupted: this is what was known by then.\n")
+	}
+	fmt.Fprintf(b, "%s: of %d nodes %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown.\n",
+		headline(r), s.Total, s.Verified, s.BreaksWhenEnabled, s.RejectedToday, s.Unknown)
+	switch r.What {
+	case verdict.WhatTLS:
+		fmt.Fprintf(b, "Without the common name (--what tls) the answer is %s: this is about today, not about turning the check on.\n", r.Answer)
+	case verdict.WhatCN:
+		fmt.Fprintf(b, "By the common name alone (--what cn) the answer is %s.\n", r.Answer)
+	case verdict.WhatBoth:
+	}
+	bundle(b, r)
+}
+
+func bundle(b *strings.Builder, r *audit.Report) {
+	if r.TrustBundle.Certificates == 0 {
+		b.WriteString("No CA was given, so no chain was verified: pass --kubelet-certificate-authority.\n")
+		return
+	}
+	fmt.Fprintf(b, "Trust bundle: %s, %d certificates, sha256 %.16s.\n", plain(r.TrustBundle.Source), r.TrustBundle.Certificates, r.TrustBundle.SHA256)
+	if r.ClusterCA {
+		b.WriteString("This is the cluster CA: the API server's own --kubelet-certificate-authority was not read.\n")
+	}
+	for _, warning := range r.TrustBundle.Warnings {
+		fmt.Fprintf(b, "Warning: trust bundle: %s\n", warning)
+	}
+}
+
+func headline(r *audit.Report) string {
+	switch r.Readiness {
+	case verdict.Ready:
+		return "READY"
+	case verdict.NotReady:
+		return "NOT READY"
+	case verdict.ReadinessUnknown:
+	}
+	return "UNKNOWN"
+}
+
+func rows(w io.Writer, r *audit.Report, wide bool) {
+	if len(r.Nodes) == 0 {
+		return
+	}
+	header := []string{"NAME", "STATUS", "REASON", "ADDRESS"}
+	if wide {
+		header = append(header, "COMMON NAME", "ISSUER", "NOT AFTER", "TLS", "TIME")
+	}
+	row(w, append(header, "MESSAGE"))
+	for _, n := range r.Nodes {
+		cells := []string{plain(n.Name), n.Status, string(n.Reason), address(n)}
+		if wide {
+			cells = append(cells, certificate(n.Certificate)...)
+			cells = append(cells, dash(n.TLSVersion), (time.Duration(n.DurationMilliseconds) * time.Millisecond).String())
+		}
+		row(w, append(cells, n.Message))
+	}
+}
+
+func row(w io.Writer, cells []string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) }
+
+func address(n audit.Node) string {
+	if n.Address == "" {
+		return "-"
+	}
+	return plain(n.Address) + ":" + strconv.Itoa(int(n.Port))
+}
+
+func certificate(c *audit.Certificate) []string {
+	if c == nil {
+		return []string{"-", "-", "-"}
+	}
+	return []string{verdict.Quote(c.CommonName), verdict.Quote(c.Issuer), c.NotAfter.Format(time.RFC3339)}
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// plain leaves ordinary words as they are and escapes everything else, which
+// would break the table or the terminal.
+func plain(s string) string {
+	if quoted := verdict.Quote(s); quoted != `"`+s+`"` {
+		return quoted
+	}
+	return s
+}
+
+// maxListed nodes of a finding; the JSON has all.
+const maxListed = 5
+
+func names(nodes []string) string {
+	list := make([]string, 0, maxListed)
+	for _, n := range nodes[:min(len(nodes), maxListed)] {
+		list = append(list, plain(n))
+	}
+	if len(nodes) > maxListed {
+		return fmt.Sprintf("%d nodes: %s, ...", len(nodes), strings.Join(list, ", "))
+	}
+	return strings.Join(list, ", ")
+}
