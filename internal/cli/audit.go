@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/probe"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/report"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+type auditOptions struct {
+	connection  *genericclioptions.ConfigFlags
+	endpoints   endpointFlags
+	what        whatFlag
+	output      outputFlag
+	filename    string
+	fromFile    bool
+	ca          string
+	caGiven     bool
+	selector    string
+	selects     labels.Selector
+	timeout     time.Duration
+	concurrency int
+	allowLocal  bool
+	streams     Streams
+}
+
+func newAuditCommand(streams Streams) *cobra.Command {
+	o := &auditOptions{connection: clusterFlags(), streams: streams}
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Probe every kubelet once and say whether the CN check is safe to turn on",
+		Example: `  # of the cluster of the current context, with the CA that kube-apiserver uses for kubelets
+  kubelet-cert-auditor audit --kubelet-certificate-authority /etc/kubernetes/pki/ca.crt
+
+  # of a file, without an API server
+  kubectl get nodes -o json | kubelet-cert-auditor audit -f - --kubelet-certificate-authority ca.crt`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.caGiven, o.fromFile = cmd.Flags().Changed(caFlag), cmd.Flags().Changed("filename")
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *auditOptions) addFlags(flags *pflag.FlagSet) {
+	o.endpoints.addFlags(flags)
+	o.what.addFlags(flags)
+	o.output.addFlags(flags)
+	addCAFlag(flags, &o.ca)
+	flags.StringVarP(&o.filename, "filename", "f", "", `read Nodes from a file instead of an API server, as "kubectl get nodes -o json" or "-o yaml" prints them; - is standard input`)
+	flags.StringVarP(&o.selector, "selector", "l", "", "audit only the Nodes with these labels; the answer is then about these alone")
+	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "the time limit of one probe")
+	flags.IntVar(&o.concurrency, "concurrency", 128, "the number of probes at a time")
+	flags.BoolVar(&o.allowLocal, "allow-local-addresses", false, "also dial loopback, link-local, multicast and unspecified addresses")
+	addConnectionFlags(flags, o.connection)
+}
+
+// clusterFlags are kubectl's connection flags for what has no namespace.
+func clusterFlags() *genericclioptions.ConfigFlags {
+	connection := genericclioptions.NewConfigFlags(true)
+	connection.Namespace = nil
+	return connection
+}
+
+// addConnectionFlags adds kubectl's, but for those of its cache, which we do
+// not use.
+func addConnectionFlags(flags *pflag.FlagSet, connection *genericclioptions.ConfigFlags) {
+	connection.CacheDir = nil
+	connection.AddFlags(flags)
+}
+
+func (o *auditOptions) validate() error {
+	problems := o.endpoints.validate()
+	problems = append(problems, o.what.validate()...)
+	problems = append(problems, o.output.validate()...)
+	problems = append(problems, validatePositive("--timeout", o.timeout)...)
+	if o.fromFile {
+		problems = append(problems, validateRequired("--filename", o.filename)...)
+	}
+	problems = append(problems, validateAtLeastOne("--concurrency", o.concurrency)...)
+	selects, err := labels.Parse(o.selector)
+	if err != nil {
+		problems = append(problems, fmt.Errorf("--selector=%q: %w", o.selector, err))
+	}
+	o.selects = selects
+	return errors.Join(problems...)
+}
+
+func (o *auditOptions) run(ctx context.Context) error {
+	var cluster *rest.Config
+	if !o.fromFile {
+		config, err := o.connection.ToRESTConfig()
+		if err != nil {
+			return fmt.Errorf("connect to the cluster: %w", err)
+		}
+		cluster = config
+	}
+	bundle, clusterCA, err := loadCA(ctx, o.ca, o.caGiven, cluster)
+	if err != nil {
+		return err
+	}
+	nodes, excluded, err := o.nodes(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	progress, done := o.progress(len(nodes))
+	result := audit.Run(ctx, nodes, audit.Options{
+		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal},
+		Endpoints: o.endpoints.options(),
+		Policy:    verdict.Policy{Bundle: bundle},
+		Timeout:   o.timeout, Concurrency: o.concurrency, What: verdict.What(o.what),
+		Selector: o.selector, Excluded: excluded, ClusterCA: clusterCA,
+		Clock: clock.RealClock{}, Progress: progress,
+	})
+	done()
+	if err := report.Render(o.streams.Out, result, report.Format(o.output)); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return answerOf(result.Answer)
+}
+
+// nodes reads the Nodes that the selector chooses, and counts the others.
+func (o *auditOptions) nodes(ctx context.Context, cluster *rest.Config) ([]*corev1.Node, int, error) {
+	var nodes []*corev1.Node
+	excluded := 0
+	seen := map[string]bool{}
+	add := func(node *corev1.Node) error {
+		if seen[node.Name] {
+			return fmt.Errorf("node %q is there twice", node.Name)
+		}
+		seen[node.Name] = true
+		if !o.selects.Matches(labels.Set(node.Labels)) {
+			excluded++
+			return nil
+		}
+		nodes = append(nodes, node)
+		return nil
+	}
+	var err error
+	if cluster == nil {
+		err = o.readFile(add)
+	} else {
+		err = listNodes(ctx, cluster, add)
+	}
+	return nodes, excluded, err
+}
+
+func (o *auditOptions) readFile(add func(*corev1.Node) error) error {
+	in := o.streams.In
+	if o.filename != "-" {
+		file, err := os.Open(o.filename)
+		if err != nil {
+			return fmt.Errorf("--filename=%q: %w", o.filename, errors.Unwrap(err))
+		}
+		defer func() { _ = file.Close() }()
+		in = file
+	}
+	if err := kubelet.Decode(in, add); err != nil {
+		return fmt.Errorf("--filename=%q: %w", o.filename, err)
+	}
+	return nil
+}
+
+func listNodes(ctx context.Context, cluster *rest.Config, add func(*corev1.Node) error) error {
+	c, err := client.New(cluster, client.Options{})
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	next := ""
+	for {
+		var list corev1.NodeList
+		if err := c.List(ctx, &list, client.Limit(500), client.Continue(next)); err != nil {
+			return fmt.Errorf("list nodes: %w", err)
+		}
+		for i := range list.Items {
+			if err := add(kubelet.Stripped(&list.Items[i])); err != nil {
+				return err
+			}
+		}
+		if next = list.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// progress shows a bar, but only on a terminal.
+func (o *auditOptions) progress(total int) (step, done func()) {
+	file, ok := o.streams.Err.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) || total == 0 {
+		return nil, func() {}
+	}
+	bar := progressbar.NewOptions(total,
+		progressbar.OptionSetWriter(io.Writer(file)), progressbar.OptionSetDescription("probing"),
+		progressbar.OptionShowCount(), progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish(),
+		progressbar.OptionThrottle(100*time.Millisecond))
+	return func() { _ = bar.Add(1) }, func() { _ = bar.Finish() }
+}
