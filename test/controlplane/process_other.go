@@ -1,0 +1,7 @@
+//go:build !unix
+
+package controlplane
+
+import "syscall"
+
+func processAttributes() *syscall.SysProcAttr { return nil }
