@@ -1,0 +1,102 @@
+MODULE := github.com/kubelet-cert-auditor/kubelet-cert-auditor
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GO ?= go
+
+.DEFAULT_GOAL := help
+
+# The directories with a go.mod of their own.
+MODULES := . internal/tools test/kubernetes
+
+# What generate and manifests write.
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml
+
+##@ Develop
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN { FS = ":.*## "; print "usage: make TARGET..." } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## Build bin/kubelet-cert-auditor.
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/internal/cli.version=$(VERSION)' -o bin/kubelet-cert-auditor .
+
+.PHONY: generate
+generate: bin/controller-gen ## Regenerate the deepcopy code.
+	bin/controller-gen object paths=./api/...
+
+.PHONY: manifests
+manifests: bin/controller-gen ## Regenerate the CRD and the RBAC roles.
+	bin/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	bin/controller-gen rbac:roleName=kubelet-cert-auditor paths=./controllers/... output:rbac:dir=config/rbac
+
+##@ Check
+
+# A package is on the API server if its tests import test/controlplane. Such
+# packages run one after another, and uncached: what they test is partly YAML
+# and binaries, which Go's cache does not know of.
+on_server = {{$$s := false}}{{range .TestImports}}{{if eq . "$(MODULE)/test/controlplane"}}{{$$s = true}}{{end}}{{end}}{{range .XTestImports}}{{if eq . "$(MODULE)/test/controlplane"}}{{$$s = true}}{{end}}{{end}}
+server_packages = $(GO) list -f '$(on_server){{if $$s}}{{.ImportPath}}{{end}}' ./...
+other_packages = $(GO) list -f '$(on_server){{if not $$s}}{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}{{end}}' ./...
+
+# The race detector needs a C compiler; without one, Go turns cgo off.
+RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race,$(warning no C compiler: testing without the race detector))
+
+.PHONY: test
+test: control-plane ## Run all tests, those on the real API server last.
+	@set -e; race='$(RACE)'; other=$$($(other_packages)); server=$$($(server_packages)); \
+	$(GO) test $$race $$other; \
+	$(GO) test $$race -p 1 -count=1 -timeout 20m $$server
+
+.PHONY: vet
+vet: ## Run go vet.
+	$(GO) vet ./...
+	$(GO) vet -C test/kubernetes ./...
+
+.PHONY: lint
+lint: vet bin/golangci-lint ## Run go vet and golangci-lint.
+	bin/golangci-lint run ./...
+	cd test/kubernetes && ../../bin/golangci-lint run ./...
+
+.PHONY: verify
+verify: generate manifests ## Fail if generated files, go.mod files or formatting are not up to date.
+	@set -e; changed=$$(git diff --name-only -- $(GENERATED)); new=$$(git ls-files --others --exclude-standard -- $(GENERATED)); \
+	if [ -n "$$changed$$new" ]; then \
+		git --no-pager diff -- $(GENERATED); \
+		echo "verify: add to git what was generated:" $$changed $$new >&2; exit 1; \
+	fi
+	@for m in $(MODULES); do \
+		$(GO) mod tidy -C $$m -diff || { echo "verify: run go mod tidy in $$m" >&2; exit 1; }; \
+	done
+	@files=$$(gofmt -l .) && [ -z "$$files" ] || { echo "verify: run gofmt -w on:" $$files >&2; exit 1; }
+
+##@ Run
+
+.PHONY: demo
+demo: ## Audit a simulated cluster on the real API server, until Ctrl-C.
+	@$(GO) run ./test/demo
+
+.PHONY: demo-once
+demo-once: ## The same, checking each answer, and exit.
+	@$(GO) run ./test/demo --once
+
+##@ Prepare
+
+.PHONY: control-plane
+control-plane: ## Build etcd, kube-apiserver and kubectl once into bin/k8s/, unless KUBEBUILDER_ASSETS is set.
+ifeq ($(KUBEBUILDER_ASSETS),)
+	@$(GO) run -C test/kubernetes .
+endif
+
+.PHONY: tools
+tools: bin/controller-gen bin/golangci-lint ## Build the pinned development tools into bin/.
+
+# A build that changes nothing may leave the old time on the file: hence touch.
+bin/controller-gen: internal/tools/go.mod
+	CGO_ENABLED=0 $(GO) build -C internal/tools -trimpath -o '$(CURDIR)/bin/' sigs.k8s.io/controller-tools/cmd/controller-gen
+	@touch $@
+
+bin/golangci-lint: internal/tools/go.mod
+	CGO_ENABLED=0 $(GO) build -C internal/tools -trimpath -o '$(CURDIR)/bin/' github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
