@@ -88,8 +88,15 @@ func look(ctx context.Context, node *corev1.Node, opts Options) Looked {
 func worstFirst(looked []Looked) {
 	slices.SortFunc(looked, func(a, b Looked) int {
 		return cmp.Or(
-			cmp.Compare(b.Verdict.Group(), a.Verdict.Group()),
+			cmp.Compare(rank(a.Verdict.Group()), rank(b.Verdict.Group())),
 			cmp.Compare(a.Node.Name, b.Node.Name),
 		)
 	})
+}
+
+// rank of a group: what is not known is worse than what is fine.
+func rank(g verdict.Group) int {
+	return slices.Index([]verdict.Group{
+		verdict.GroupRejectedToday, verdict.GroupBreaksWhenEnabled, verdict.GroupUnknown, verdict.GroupVerified,
+	}, g)
 }

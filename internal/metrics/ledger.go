@@ -95,13 +95,13 @@ func (l *Ledger) put(name string, uid types.UID, e entry) {
 	l.nodes[name] = &e
 }
 
-// notProbedYet is what an entry of another epoch counts as.
+// notProbedYet is what an entry of another epoch, or of none, counts as.
 var notProbedYet = entry{reason: v1alpha1.ReasonNotProbedYet}
 
 // each calls f with every entry as it counts now; l.mu must be held.
 func (l *Ledger) each(f func(name string, created time.Time, e *entry)) {
 	for name, e := range l.nodes {
-		if e.epoch != l.epoch {
+		if e.epoch != l.epoch || e.epoch == 0 {
 			f(name, e.created, &notProbedYet)
 			continue
 		}

@@ -149,9 +149,9 @@ func due(existing *corev1.NodeCondition, desired corev1.NodeCondition, uid types
 }
 
 func jitter(uid types.UID) time.Duration {
-	h := fnv.New32a()
+	h := fnv.New64a() // 32 bits of nanoseconds are four seconds
 	_, _ = h.Write([]byte(uid))
-	return time.Duration(h.Sum32()) % (heartbeat / 5)
+	return time.Duration(h.Sum64() % uint64(heartbeat/5))
 }
 
 // reference is the Node as the regarding object of an Event. Nodes have no

@@ -2,6 +2,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
@@ -30,17 +33,23 @@ const (
 // Formats lists the formats.
 func Formats() []string { return []string{string(Table), string(Wide), string(JSON), string(YAML)} }
 
-// Render writes a report. The table formats escape whatever peers and Nodes say.
+// Render writes a report. The table formats quote whatever peers and Nodes say;
+// JSON and YAML hold it as it is, with escapes where a terminal would obey it.
 func Render(w io.Writer, r *audit.Report, format Format) error {
 	switch format {
 	case JSON:
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(r)
-	case YAML:
-		text, err := yaml.Marshal(r)
+		text, err := encode(r)
 		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		return err
+	case YAML:
+		text, err := encode(r)
+		if err != nil {
+			return err
+		}
+		if text, err = yaml.JSONToYAML(text); err != nil {
 			return err
 		}
 		_, err = w.Write(text)
@@ -49,6 +58,28 @@ func Render(w io.Writer, r *audit.Report, format Format) error {
 		return table(w, r, format == Wide)
 	}
 	return fmt.Errorf("unknown format %q", format)
+}
+
+// encode gives JSON without raw characters that are not printable: encoding/json
+// leaves some that a terminal obeys, and at which YAML readers give up. Those
+// beyond 16 bits stay; they are harmless, and YAML has no surrogate pairs.
+func encode(r *audit.Report) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil {
+		return nil, err
+	}
+	text := make([]byte, 0, b.Len())
+	for _, c := range b.String() {
+		if c != '\n' && c <= 0xFFFF && !unicode.IsPrint(c) {
+			text = fmt.Appendf(text, `\u%04x`, c)
+			continue
+		}
+		text = utf8.AppendRune(text, c)
+	}
+	return text, nil
 }
 
 func table(w io.Writer, r *audit.Report, wide bool) error {

@@ -1,0 +1,225 @@
+package metrics_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/metrics"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+var (
+	now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+	verified = verdict.Verdict{Status: verdict.True, Reason: v1alpha1.ReasonVerified}
+	breaks   = verdict.Verdict{Status: verdict.False, Reason: v1alpha1.ReasonCommonNameMismatch,
+		Checks: []verdict.Check{{Name: v1alpha1.CheckChain, Result: verdict.Pass}, {Name: v1alpha1.CheckCommonName, Result: verdict.Fail}}}
+	rejected = verdict.Verdict{Status: verdict.False, Reason: v1alpha1.ReasonUnknownAuthority,
+		Checks: []verdict.Check{{Name: v1alpha1.CheckChain, Result: verdict.Fail}, {Name: v1alpha1.CheckCommonName, Result: verdict.Fail}}}
+	silent = verdict.Verdict{Reason: v1alpha1.ReasonProbeTimeout}
+)
+
+// newMetrics has begun epoch 1 and knows the nodes, each by the UID "u-<name>".
+func newMetrics(maxFailing int, nodes ...string) *metrics.Metrics {
+	m := metrics.New(clocktesting.NewFakePassiveClock(now), maxFailing)
+	m.Begin(1)
+	for _, name := range nodes {
+		m.Track(name, uidOf(name), now.Add(-time.Hour))
+	}
+	return m
+}
+
+func uidOf(name string) types.UID { return types.UID("u-" + name) }
+
+func TestLedger(t *testing.T) {
+	const notProbed = v1alpha1.ReasonNotProbedYet
+	fails := func(name string, r v1alpha1.Reason) v1alpha1.FailingNode {
+		return v1alpha1.FailingNode{Name: name, Reason: r}
+	}
+	for name, c := range map[string]struct {
+		do           func(*metrics.Metrics)
+		want         verdict.Tally
+		notProbedYet int
+		failing      []v1alpha1.FailingNode
+	}{
+		"a node counts from the moment it exists": {
+			do:   func(*metrics.Metrics) {},
+			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
+		},
+		"a verdict counts": {
+			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.Put("b", "u-b", 1, breaks, now) },
+			want: verdict.Tally{Verified: 1, BreaksWhenEnabled: 1}, failing: []v1alpha1.FailingNode{fails("b", breaks.Reason)},
+		},
+		"the last verdict counts": {
+			do: func(m *metrics.Metrics) {
+				m.Put("a", "u-a", 1, rejected, now)
+				m.Put("a", "u-a", 1, verified, now)
+				m.Put("b", "u-b", 1, verified, now)
+			},
+			want: verdict.Tally{Verified: 2},
+		},
+		"no evidence is not the same as not probed": {
+			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.Put("b", "u-b", 1, silent, now) },
+			want: verdict.Tally{Verified: 1, Unknown: 1}, failing: []v1alpha1.FailingNode{fails("b", silent.Reason)},
+		},
+		"another UID is another node": {
+			do: func(m *metrics.Metrics) {
+				m.Put("a", "u-a", 1, verified, now)
+				m.Put("b", "u-b", 1, verified, now)
+				m.Track("a", "u-new", now)
+			},
+			want: verdict.Tally{Verified: 1, Unknown: 1}, notProbedYet: 1, failing: []v1alpha1.FailingNode{fails("a", notProbed)},
+		},
+		"the verdict of a predecessor is dropped": {
+			do: func(m *metrics.Metrics) {
+				m.Put("a", "u-old", 1, verified, now)
+				m.Put("b", "u-b", 1, verified, now)
+			},
+			want: verdict.Tally{Verified: 1, Unknown: 1}, notProbedYet: 1, failing: []v1alpha1.FailingNode{fails("a", notProbed)},
+		},
+		"to be seen again changes nothing": {
+			do: func(m *metrics.Metrics) {
+				m.Put("a", "u-a", 1, verified, now)
+				m.Put("b", "u-b", 1, verified, now)
+				m.Track("a", "u-a", now)
+			},
+			want: verdict.Tally{Verified: 2},
+		},
+		"a node that is gone does not count, nor does its late verdict": {
+			do: func(m *metrics.Metrics) {
+				m.Put("b", "u-b", 1, verified, now)
+				m.Forget("a")
+				m.Put("a", "u-a", 1, rejected, now)
+			},
+			want: verdict.Tally{Verified: 1},
+		},
+		"an unknown node's verdict is dropped": {
+			do:   func(m *metrics.Metrics) { m.Put("c", "u-c", 1, verified, now); m.Exclude("d", "u-d", 1) },
+			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
+		},
+		"a new epoch forgets every verdict": {
+			do: func(m *metrics.Metrics) {
+				m.Put("a", "u-a", 1, verified, now)
+				m.Put("b", "u-b", 1, rejected, now)
+				m.Begin(2)
+			},
+			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
+		},
+		"a late verdict of an older epoch does not replace the present one": {
+			do: func(m *metrics.Metrics) {
+				m.Begin(2)
+				m.Put("a", "u-a", 2, rejected, now)
+				m.Put("a", "u-a", 1, verified, now)
+				m.Put("b", "u-b", 1, verified, now)
+			},
+			want: verdict.Tally{RejectedToday: 1, Unknown: 1}, notProbedYet: 1,
+			failing: []v1alpha1.FailingNode{fails("a", rejected.Reason), fails("b", notProbed)},
+		},
+		"excluded nodes are in no other count": {
+			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.Exclude("b", "u-b", 1) },
+			want: verdict.Tally{Verified: 1, Excluded: 1},
+		},
+		"an exclusion of an older epoch does not hold": {
+			do:   func(m *metrics.Metrics) { m.Exclude("b", "u-b", 1); m.Begin(2); m.Put("a", "u-a", 2, verified, now) },
+			want: verdict.Tally{Verified: 1, Unknown: 1}, notProbedYet: 1, failing: []v1alpha1.FailingNode{fails("b", notProbed)},
+		},
+		"an excluded node may be included again": {
+			do: func(m *metrics.Metrics) {
+				m.Exclude("a", "u-a", 1)
+				m.Put("a", "u-a", 1, verified, now)
+				m.Put("b", "u-b", 1, verified, now)
+			},
+			want: verdict.Tally{Verified: 2},
+		},
+		"worst first: rejected, breaking, without evidence": {
+			do: func(m *metrics.Metrics) {
+				m.Put("a", "u-a", 1, silent, now)
+				m.Put("b", "u-b", 1, breaks, now)
+				m.Track("c", "u-c", now)
+				m.Put("c", "u-c", 1, rejected, now)
+			},
+			want:    verdict.Tally{BreaksWhenEnabled: 1, RejectedToday: 1, Unknown: 1},
+			failing: []v1alpha1.FailingNode{fails("c", rejected.Reason), fails("b", breaks.Reason), fails("a", silent.Reason)},
+		},
+		"once ended, nothing is known": {
+			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.End() },
+			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMetrics(100, "a", "b")
+			c.do(m)
+			got := m.Summarize()
+			if got.Tally != c.want || got.NotProbedYet != c.notProbedYet {
+				t.Errorf("%+v with %d not probed yet, want %+v with %d", got.Tally, got.NotProbedYet, c.want, c.notProbedYet)
+			}
+			if !slices.Equal(got.Failing, c.failing) {
+				t.Errorf("failing %v, want %v", got.Failing, c.failing)
+			}
+		})
+	}
+}
+
+func TestTheZeroLedgerKnowsNoNode(t *testing.T) {
+	var l metrics.Ledger
+	l.Forget("a")
+	l.Put("a", "u-a", 1, verified, now)
+	if got := l.Summarize(); got.Total() != 0 || got.Readiness() == verdict.Ready {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestOldestLook(t *testing.T) {
+	m := newMetrics(100, "a", "b", "c")
+	m.Put("a", "u-a", 1, verified, now.Add(-time.Minute))
+	m.Put("b", "u-b", 1, silent, now.Add(-time.Hour))
+	if got := m.Summarize(); !got.OldestLook.IsZero() {
+		t.Errorf("%s, while there is a node that was not looked at", got.OldestLook)
+	}
+	m.Exclude("c", "u-c", 1)
+	if got := m.Summarize(); !got.OldestLook.Equal(now.Add(-time.Hour)) {
+		t.Errorf("%s, want an hour ago", got.OldestLook)
+	}
+}
+
+func TestNewestNode(t *testing.T) {
+	m := newMetrics(100, "a")
+	m.Track("b", "u-b", now)
+	if got := m.Summarize(); !got.NewestNode.Equal(now) {
+		t.Errorf("%s, want %s", got.NewestNode, now)
+	}
+}
+
+func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
+	m := newMetrics(2)
+	var users sync.WaitGroup
+	for i := range 8 {
+		name := fmt.Sprintf("n%d", i)
+		users.Go(func() {
+			for epoch := range int64(20) {
+				m.Begin(epoch + 1)
+				m.Track(name, uidOf(name), now)
+				m.Put(name, uidOf(name), epoch+1, breaks, now)
+				m.Exclude(name, uidOf(name), epoch+1)
+				m.Probed(verdict.Observation{Outcome: verdict.OutcomeCompleted}, breaks)
+				m.BundleChanged(1, nil)
+				scrape(t, m)
+				m.Summarize()
+				m.Forget(name)
+				m.End()
+			}
+		})
+	}
+	users.Wait()
+	if got := m.Summarize(); got.Total() != 0 {
+		t.Errorf("%+v, but every node is gone", got)
+	}
+	assertSeries(t, m, "cn_validations_total", `{result="failure"} 160`, `{result="success"} 0`)
+}
