@@ -46,6 +46,7 @@ var rooms = map[string][]string{
 	"test/e2e":          {all},
 	"test/fleet":        {"api/v1alpha1", "test/certs"},
 	"test/oracle":       {all},
+	"test/readme":       {},
 }
 
 func TestArrows(t *testing.T) {
