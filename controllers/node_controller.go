@@ -178,8 +178,12 @@ func (r *NodeReconciler) record(ctx context.Context, node *corev1.Node, state *n
 		state.counted = now
 		r.Changed()
 	}
+	if state.written == node.ResourceVersion {
+		return nil // its update is on the way, and brings us back here
+	}
 	changed, err := r.Recorder.Record(ctx, node, v)
 	if changed {
+		state.written = node.ResourceVersion
 		log.FromContext(ctx).Info("verdict", "node", node.Name, "status", v.Status.String(), "reason", v.Reason, "message", v.Message)
 	}
 	return err

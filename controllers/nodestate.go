@@ -25,6 +25,9 @@ type nodeState struct {
 	nextProbe        time.Time
 	settled          verdict.Settled
 	counted          counted
+	// written is the version of the Node on which the last transition was
+	// recorded: as long as the cache shows that one, it does not show ours.
+	written string
 }
 
 // counted is what the audit's counts were last told.

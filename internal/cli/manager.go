@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strings"
@@ -17,13 +18,11 @@ import (
 	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -109,12 +108,14 @@ func (o *ManagerOptions) addFlags(flags *pflag.FlagSet) {
 func (o *ManagerOptions) validate() error {
 	problems := validateAtLeastOne("--concurrency", o.Concurrency)
 	problems = append(problems, validateAtLeastOne("--kube-api-burst", o.Burst)...)
-	if o.QPS <= 0 {
-		problems = append(problems, fmt.Errorf("--kube-api-qps=%g: must be above zero", o.QPS))
+	if qps := float64(o.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) || qps <= 0 {
+		problems = append(problems, fmt.Errorf("--kube-api-qps=%g: must be a number above zero", o.QPS))
 	}
 	if o.MaxFailingSeries < 0 {
 		problems = append(problems, fmt.Errorf("--max-failing-series=%d: must not be negative", o.MaxFailingSeries))
 	}
+	problems = append(problems, validateBindAddress("--metrics-bind-address", o.MetricsBindAddress)...)
+	problems = append(problems, validateBindAddress("--health-probe-bind-address", o.HealthProbeBindAddress)...)
 	for _, text := range validation.IsDNS1123Label(o.Namespace) {
 		problems = append(problems, fmt.Errorf("--namespace=%q: %s", o.Namespace, text))
 	}
@@ -136,12 +137,15 @@ func newManagerCommand(streams Streams) *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			cfg, err := connection.ToRESTConfig()
+			cfg, err := connect(connection)
 			if err != nil {
-				return fmt.Errorf("connect to the cluster: %w", err)
+				return err
 			}
 			logs.DestWriter = streams.Err
-			return RunManager(cmd.Context(), cfg, o, zap.New(zap.UseFlagOptions(&logs)))
+			logger := zap.New(zap.UseFlagOptions(&logs))
+			ctrl.SetLogger(logger)
+			klog.SetLogger(logger.WithName("client-go"))
+			return RunManager(cmd.Context(), cfg, o, logger)
 		},
 	}
 	o.addFlags(cmd.Flags())
@@ -154,22 +158,15 @@ func newManagerCommand(streams Streams) *cobra.Command {
 	return cmd
 }
 
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
-}
-
 // RunManager runs the controllers until ctx ends, which is no error. It waits
 // for the API server and for the KubeletCertAudit kind as long as it takes.
 func RunManager(ctx context.Context, cfg *rest.Config, o ManagerOptions, logger logr.Logger) error {
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger.WithName("client-go"))
 	ctx = logr.NewContext(ctx, logger)
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = o.QPS, o.Burst
 	cfg.UserAgent = "kubelet-cert-auditor/" + version
-	if err := waitForAPI(ctx, cfg, logger); err != nil {
-		return nil //nolint:nilerr // only ctx ends the wait
+	if err := waitForAPI(ctx, cfg, logger); err != nil || ctx.Err() != nil {
+		return err
 	}
 	mgr, err := newManager(cfg, o, logger)
 	if err != nil {
@@ -187,16 +184,16 @@ func RunManager(ctx context.Context, cfg *rest.Config, o ManagerOptions, logger 
 }
 
 // waitForAPI tries until the API server answers and serves our kind, with one
-// line per attempt.
+// line per attempt, or until ctx ends, which is no error.
 func waitForAPI(ctx context.Context, cfg *rest.Config, logger logr.Logger) error {
 	api, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
-		return err
+		return fmt.Errorf("connect to the cluster: %w", err)
 	}
 	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Steps: 1 << 30, Cap: 15 * time.Second, Jitter: 0.1}
 	for attempt := 1; ; attempt++ {
-		_, err := api.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
-		if err == nil {
+		_, err := api.ServerResourcesForGroupVersionWithContext(ctx, v1alpha1.GroupVersion.String())
+		if err == nil || ctx.Err() != nil {
 			return nil
 		}
 		why := "the API server does not answer"
@@ -206,7 +203,7 @@ func waitForAPI(ctx context.Context, cfg *rest.Config, logger logr.Logger) error
 		logger.Info(why+", trying again", "attempt", attempt, "error", err.Error())
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-time.After(min(backoff.Step(), 15*time.Second)):
 		}
 	}
