@@ -82,7 +82,7 @@ func (r *AuditReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.KubeletCertAudit{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, deletionPredicate))).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(toAudit)).
-		WatchesRawSource(r.queue.source()).
+		WatchesRawSource(r.queue.source(v1alpha1.AuditName)). // also where there is none: the log says so
 		Complete(r)
 }
 

@@ -30,7 +30,7 @@ type Recorder interface {
 // Ledger knows every Node and its last verdict. A verdict counts only in the
 // epoch that it belongs to.
 type Ledger interface {
-	Track(name string, uid types.UID, created time.Time)
+	Track(name string, uid types.UID, created time.Time) (isNew bool)
 	Forget(name string)
 	Begin(epoch int64)
 	End()

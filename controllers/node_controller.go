@@ -61,10 +61,13 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// handler counts a Node from the moment it exists, before it is its turn.
+// handler counts a Node from the moment it exists, before it is its turn, and
+// has the audit say so.
 func (r *NodeReconciler) handler() handler.EventHandler {
 	track := func(node client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		r.Ledger.Track(node.GetName(), node.GetUID(), node.GetCreationTimestamp().Time)
+		if r.Ledger.Track(node.GetName(), node.GetUID(), node.GetCreationTimestamp().Time) {
+			r.Changed()
+		}
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
 	}
 	return handler.Funcs{
@@ -76,6 +79,7 @@ func (r *NodeReconciler) handler() handler.EventHandler {
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			r.Ledger.Forget(e.Object.GetName())
+			r.Changed()
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
 		},
 	}
@@ -121,8 +125,6 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.states.Delete(req.Name)
-			r.Ledger.Forget(req.Name)
-			r.Changed()
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -222,16 +224,20 @@ type queueHandle struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-func (h *queueHandle) source() source.Source {
+// source starts with the names given.
+func (h *queueHandle) source(names ...string) source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		h.mu.Lock()
-		defer h.mu.Unlock()
 		h.queue = q
+		h.mu.Unlock()
+		for _, name := range names {
+			h.add(name, 0)
+		}
 		return nil
 	})
 }
 
-// add is a no-op before the controller runs, which lists everything anyway.
+// add is a no-op before the controller runs: it starts with everything.
 func (h *queueHandle) add(name string, after time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -303,4 +303,3 @@ func inOutage(at time.Time) bool {
 	}
 	return false
 }
-

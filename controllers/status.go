@@ -77,13 +77,15 @@ func readyCondition(audit *v1alpha1.KubeletCertAudit, a answer) *metav1.Conditio
 }
 
 // stands says that what a predecessor wrote is about this spec, this bundle and
-// these nodes, so that it may stand until each node was probed once more.
+// these nodes, so that it may stand until each node was probed once more. Times
+// are in whole seconds: a Node of the sweep's own second may have come after it.
 func stands(audit *v1alpha1.KubeletCertAudit, a answer) bool {
 	c := meta.FindStatusCondition(audit.Status.Conditions, v1alpha1.AuditReadyToEnforce)
 	return c != nil && c.ObservedGeneration == a.regime.generation &&
 		audit.Status.TrustBundle.SHA256 == a.regime.policy.Bundle.SHA256 &&
 		audit.Status.TrustBundle.Source == a.regime.policy.Bundle.Source &&
-		audit.Status.LastSweepTime != nil && !a.summary.NewestNode.After(audit.Status.LastSweepTime.Time)
+		int(audit.Status.Nodes.Total) == a.summary.Total() && audit.Status.LastSweepTime != nil &&
+		a.summary.NewestNode.Before(audit.Status.LastSweepTime.Time)
 }
 
 // overdue says that the last sweep is older than three intervals.

@@ -44,6 +44,9 @@ var (
 	kube  client.WithWatch // as the admin
 	sim   *fleet.Fleet
 	world *certs.World
+	// clusterCA is the path of world's CA: the source of the default bundle, the
+	// same for every manager.
+	clusterCA string
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -63,6 +66,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(sim.Close()).To(Succeed()) })
 	world = certs.NewWorld(time.Now())
+	clusterCA = file("ca.crt", world.CA.PEM())
 
 	scheme := clientgoscheme.Scheme
 	Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
@@ -74,7 +78,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	kubectl(ctx, "apply", "-k", filepath.Join("..", "config", "default"))
 	kubectl(ctx, "wait", "--for=condition=Established", "crd/kubeletcertaudits.kubeletcert.dev")
 }, NodeTimeout(2*time.Minute))
-
 
 var _ = AfterSuite(func() {
 	By("looking at what the kubelets saw")

@@ -197,7 +197,7 @@ func start(ctx context.Context, change func(*cli.ManagerOptions)) *manager {
 	o := cli.NewManagerOptions()
 	o.Namespace, o.MetricsBindAddress, o.HealthProbeBindAddress = namespace, "0", "0"
 	o.AllowLocalAddresses, o.RetryAfter = true, retryAfter
-	o.ClusterCAFile = file("ca.crt", world.CA.PEM())
+	o.ClusterCAFile = clusterCA
 	if change != nil {
 		change(&o)
 	}

@@ -79,20 +79,6 @@ func (o *auditOptions) addFlags(flags *pflag.FlagSet) {
 	addConnectionFlags(flags, o.connection)
 }
 
-// clusterFlags are kubectl's connection flags for what has no namespace.
-func clusterFlags() *genericclioptions.ConfigFlags {
-	connection := genericclioptions.NewConfigFlags(true)
-	connection.Namespace = nil
-	return connection
-}
-
-// addConnectionFlags adds kubectl's, but for those of its cache, which we do
-// not use.
-func addConnectionFlags(flags *pflag.FlagSet, connection *genericclioptions.ConfigFlags) {
-	connection.CacheDir = nil
-	connection.AddFlags(flags)
-}
-
 func (o *auditOptions) validate() error {
 	problems := o.endpoints.validate()
 	problems = append(problems, o.what.validate()...)
@@ -113,9 +99,9 @@ func (o *auditOptions) validate() error {
 func (o *auditOptions) run(ctx context.Context) error {
 	var cluster *rest.Config
 	if !o.fromFile {
-		config, err := o.connection.ToRESTConfig()
+		config, err := connect(o.connection)
 		if err != nil {
-			return fmt.Errorf("connect to the cluster: %w", err)
+			return err
 		}
 		cluster = config
 	}
@@ -174,21 +160,21 @@ func (o *auditOptions) readFile(add func(*corev1.Node) error) error {
 	if o.filename != "-" {
 		file, err := os.Open(o.filename)
 		if err != nil {
-			return fmt.Errorf("--filename=%q: %w", o.filename, errors.Unwrap(err))
+			return fmt.Errorf("--filename=%q: %w", o.filename, withoutPath(err))
 		}
 		defer func() { _ = file.Close() }()
 		in = file
 	}
 	if err := kubelet.Decode(in, add); err != nil {
-		return fmt.Errorf("--filename=%q: %w", o.filename, err)
+		return fmt.Errorf("--filename=%q: %w", o.filename, withoutPath(err))
 	}
 	return nil
 }
 
 func listNodes(ctx context.Context, cluster *rest.Config, add func(*corev1.Node) error) error {
-	c, err := client.New(cluster, client.Options{})
+	c, err := newClient(cluster)
 	if err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
+		return err
 	}
 	next := ""
 	for {

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
@@ -35,22 +33,18 @@ manager gone, and may be run again.`,
 }
 
 func cleanUp(ctx context.Context, connection *genericclioptions.ConfigFlags, streams Streams) error {
-	config, err := connection.ToRESTConfig()
-	if err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
-	}
-	scheme, err := newScheme()
+	config, err := connect(connection)
 	if err != nil {
 		return err
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := newClient(config)
 	if err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
+		return err
 	}
 	cleared := 0
 	recorder := &record.Recorder{Client: c, Clock: clock.RealClock{}}
 	if err := controllers.ClearNodes(ctx, c, recorder, func(string) { cleared++ }); err != nil {
-		return err
+		return fmt.Errorf("clear the nodes: %w", err)
 	}
 	_, _ = fmt.Fprintf(streams.Out, "removed the condition from %d nodes\n", cleared)
 	return releaseAudit(ctx, c, streams)
@@ -68,9 +62,8 @@ func releaseAudit(ctx context.Context, c client.Client, streams Streams) error {
 		}
 		return c.Update(ctx, audit)
 	})
-	var noKind *meta.NoKindMatchError
 	switch {
-	case apierrors.IsNotFound(err), errors.As(err, &noKind), meta.IsNoMatchError(err):
+	case apierrors.IsNotFound(err): // or the kind is not installed
 		_, _ = fmt.Fprintln(streams.Out, "there is no KubeletCertAudit")
 		return nil
 	case err != nil:

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +52,16 @@ func (f *endpointFlags) options() kubelet.Options {
 	return kubelet.Options{PreferredAddressTypes: f.types, Port: f.port}
 }
 
+// withoutPath is what is wrong with a file, for an error that names the file
+// itself, quoted.
+func withoutPath(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
 func validateRequired(flag, value string) []error {
 	if value == "" {
 		return []error{fmt.Errorf("%s=%q: must not be empty", flag, value)}
@@ -73,6 +86,19 @@ func validatePositive(flag string, d time.Duration) []error {
 func validateAtLeastOne(flag string, n int) []error {
 	if n < 1 {
 		return []error{fmt.Errorf("%s=%d: must be at least 1", flag, n)}
+	}
+	return nil
+}
+
+// validateBindAddress takes a host, which may be empty, with a port, and 0 for
+// none.
+func validateBindAddress(flag, address string) []error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil && address != "0" {
+		return []error{fmt.Errorf("%s=%q: must be host:port or :port, or 0 for none", flag, address)}
 	}
 	return nil
 }
@@ -119,7 +145,7 @@ func loadCA(ctx context.Context, path string, given bool, cluster *rest.Config) 
 	if given {
 		bundle, err := trust.Load(ctx, trust.File(path))
 		if err != nil {
-			return bundle, false, fmt.Errorf("--%s=%q: %w", caFlag, path, errors.Unwrap(err))
+			return bundle, false, fmt.Errorf("--%s=%q: %w", caFlag, path, withoutPath(errors.Unwrap(err)))
 		}
 		return bundle, false, nil
 	}

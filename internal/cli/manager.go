@@ -194,7 +194,7 @@ func waitForAPI(ctx context.Context, cfg *rest.Config, logger logr.Logger) error
 	for attempt := 1; ; attempt++ {
 		_, err := api.ServerResourcesForGroupVersionWithContext(ctx, v1alpha1.GroupVersion.String())
 		if err == nil || ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end of ctx is no error
 		}
 		why := "the API server does not answer"
 		if apierrors.IsNotFound(err) {

@@ -73,6 +73,8 @@ Exit codes: 0 every node passes; 1 at least one would be refused; 2 none would
 be refused, but there is no evidence for every node; 3 it could not run.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// They would make several lines of an error.
+		DisableSuggestions: true,
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -81,5 +83,19 @@ be refused, but there is no evidence for every node; 3 it could not run.`,
 		newAuditCommand(streams), newVerifyCommand(streams), newCleanupCommand(streams),
 		newManagerCommand(streams), newVersionCommand(streams),
 	)
+	refuseUnknownHelpTopics(root)
 	return root
+}
+
+// refuseUnknownHelpTopics, which cobra's help prints usage for, and succeeds.
+func refuseUnknownHelpTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, command := range root.Commands() {
+		if command.Name() == "help" {
+			command.Args = func(_ *cobra.Command, topic []string) error {
+				_, _, err := root.Find(topic)
+				return err
+			}
+		}
+	}
 }

@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -80,8 +83,7 @@ func (o *verifyOptions) run(ctx context.Context) error {
 			NodeName: o.node,
 			Endpoint: verdict.Endpoint{AddressType: "--address", Host: o.address, Port: o.port},
 		},
-		// The file's owner is taken to hold the key: there is no handshake.
-		Observation: verdict.Observation{Outcome: verdict.OutcomeCompleted, KeyProven: true, Chain: chain},
+		Observation: observationOf(chain),
 	}
 	opts := audit.Options{Policy: verdict.Policy{Bundle: bundle}, What: verdict.What(o.what), Clock: clock.RealClock{}}
 	looked.Verdict = verdict.Judge(looked.Expectation, looked.Observation, opts.Policy, opts.Clock.Now())
@@ -92,12 +94,37 @@ func (o *verifyOptions) run(ctx context.Context) error {
 	return answerOf(result.Answer)
 }
 
+// observationOf is what a handshake with the file's owner would show, who is
+// taken to hold the key.
+func observationOf(chain []*x509.Certificate) verdict.Observation {
+	// crypto/tls ends a handshake on such a key before it verifies anything, so
+	// no rule about chains knows of it.
+	const maxRSABits = 8192
+	for _, c := range chain {
+		if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSABits {
+			return verdict.Observation{
+				Outcome: verdict.OutcomeBadCertificate,
+				Detail:  fmt.Sprintf("tls: server sent certificate containing RSA key larger than %d bits", maxRSABits),
+			}
+		}
+	}
+	switch key := chain[0].PublicKey.(type) {
+	case *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey:
+	default:
+		return verdict.Observation{
+			Outcome: verdict.OutcomeBadCertificate,
+			Detail:  fmt.Sprintf("tls: server's certificate contains an unsupported type of public key: %T", key),
+		}
+	}
+	return verdict.Observation{Outcome: verdict.OutcomeCompleted, KeyProven: true, Chain: chain}
+}
+
 // readChain reads the certificates of a PEM file; other blocks, such as the key
 // that kubelets keep in the same file, are passed over.
 func readChain(path string) ([]*x509.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, errors.Unwrap(err)
+		return nil, withoutPath(err)
 	}
 	var chain []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

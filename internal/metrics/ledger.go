@@ -36,17 +36,19 @@ type entry struct {
 }
 
 // Track makes a Node count from the moment it exists. Another UID is another
-// Node, whose predecessor's verdict is dropped.
-func (l *Ledger) Track(name string, uid types.UID, created time.Time) {
+// Node, whose predecessor's verdict is dropped. It reports whether the Node was
+// not known before.
+func (l *Ledger) Track(name string, uid types.UID, created time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.nodes[name]; e != nil && e.uid == uid {
-		return
+		return false
 	}
 	if l.nodes == nil {
 		l.nodes = map[string]*entry{}
 	}
 	l.nodes[name] = &entry{uid: uid, created: created}
+	return true
 }
 
 // Forget drops a Node.
