@@ -22,13 +22,14 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 )
 
-// +kubebuilder:rbac:groups=kubeletcert.dev,resources=kubeletcertaudits,verbs=get;list;watch;update
-// +kubebuilder:rbac:groups=kubeletcert.dev,resources=kubeletcertaudits/status,verbs=update
-// +kubebuilder:rbac:groups=kubeletcert.dev,resources=kubeletcertaudits/finalizers,verbs=update
+// +kubebuilder:rbac:groups=kubeletcert.dev,resources=kubeletcertaudits,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kubeletcert.dev,resources=kubeletcertaudits,resourceNames=cluster,verbs=update
+// +kubebuilder:rbac:groups=kubeletcert.dev,resources=kubeletcertaudits/status,resourceNames=cluster,verbs=update
+// +kubebuilder:rbac:groups=kubeletcert.dev,resources=kubeletcertaudits/finalizers,resourceNames=cluster,verbs=update
 // +kubebuilder:rbac:groups="",namespace=kubelet-cert-auditor-system,resources=configmaps,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=kubelet-cert-auditor-system,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=events.k8s.io,namespace=kubelet-cert-auditor-system,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kubelet-cert-auditor-system,resources=leases,verbs=get;create;update;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kubelet-cert-auditor-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kubelet-cert-auditor-system,resources=leases,resourceNames=kubelet-cert-auditor,verbs=get;update
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 

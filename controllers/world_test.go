@@ -202,7 +202,7 @@ func start(ctx context.Context, change func(*cli.ManagerOptions)) *manager {
 		change(&o)
 	}
 	m := &manager{logs: &lockedBuffer{}, done: make(chan error, 1)}
-	running, cancel := context.WithCancel(context.Background()) //nolint:usetesting // it outlives the spec's context, as stop waits for it
+	running, cancel := context.WithCancel(context.Background()) // not the spec's: stop ends it
 	m.cancel = cancel
 	managers = append(managers, m)
 	go func() { m.done <- cli.RunManager(running, cfg, o, zap.New(zap.WriteTo(m.logs), zap.UseDevMode(false))) }()
