@@ -324,8 +324,7 @@ func (d *demo) tearDown() error {
 				problems = append(problems, fmt.Errorf("the manager ended with: %w", err))
 			}
 		case <-time.After(30 * time.Second):
-			problems = append(problems, errors.New("the manager did not end in 30 s and was killed"), d.manager.Process.Kill())
-			<-d.managerDone
+			problems = append(problems, errors.New("the manager did not end in 30 s and was killed"), d.manager.Process.Kill(), <-d.managerDone)
 		}
 	}
 	if d.plane != nil {

@@ -69,6 +69,7 @@ func run(ctx context.Context, once bool, nodes int) (err error) {
 		select {
 		case <-ctx.Done():
 		case err := <-d.managerDone:
+			d.managerDone <- err // for tearDown
 			return fmt.Errorf("the manager ended: %w", err)
 		}
 	}
