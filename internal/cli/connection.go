@@ -59,6 +59,8 @@ func newClient(config *rest.Config) (client.Client, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("KubeletCertAudit"), meta.RESTScopeRoot)
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 50, 100 // client-go's five per second would take an hour for 15,000 nodes
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
