@@ -256,14 +256,10 @@ func (d *demo) show(ctx context.Context) error {
 		{"get", "kubeletcertaudit"},
 		{"get", "nodes", "-o", "custom-columns=NAME:.metadata.name,VALID:.status.conditions[?(@.type==\"KubeletServingCertificateValid\")].status,REASON:.status.conditions[?(@.type==\"KubeletServingCertificateValid\")].reason"},
 		{"describe", "node", "bare-node-name"},
-		{"get", "events", "--namespace", "default", "--field-selector", "regarding.kind=Node,reason=CommonNameMismatch", "-o", "custom-columns=NODE:.involvedObject.name,TYPE:.type,REASON:.reason,MESSAGE:.message"},
+		{"get", "events", "--namespace", "default", "--field-selector", "involvedObject.kind=Node,reason=CommonNameMismatch", "-o", "custom-columns=NODE:.involvedObject.name,TYPE:.type,REASON:.reason,MESSAGE:.message"},
 	} {
 		title("kubectl " + strings.Join(args[:2], " "))
 		out, err := d.plane.Kubectl(ctx, nil, args...)
-		if err != nil && args[1] == "events" {
-			args[5] = "reason=CommonNameMismatch"
-			out, err = d.plane.Kubectl(ctx, nil, args...)
-		}
 		if err != nil {
 			return err
 		}
