@@ -75,10 +75,14 @@ verify: generate manifests ## Fail if generated files, go.mod files or formattin
 
 .PHONY: demo
 demo: ## Audit a simulated cluster on the real API server, until Ctrl-C.
+	@echo "Building a first look: half a minute with cold caches."
+	@$(GO) run ./test/demo/preview
 	@$(GO) run ./test/demo
 
 .PHONY: demo-once
 demo-once: ## The same, checking each answer, and exit.
+	@echo "Building a first look: half a minute with cold caches."
+	@$(GO) run ./test/demo/preview
 	@$(GO) run ./test/demo --once
 
 ##@ Prepare

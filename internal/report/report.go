@@ -124,13 +124,21 @@ func bundle(b *strings.Builder, r *audit.Report) {
 		b.WriteString("No CA was given, so no chain was verified: pass --kubelet-certificate-authority.\n")
 		return
 	}
-	fmt.Fprintf(b, "Trust bundle: %s, %d certificates, sha256 %.16s.\n", plain(r.TrustBundle.Source), r.TrustBundle.Certificates, r.TrustBundle.SHA256)
+	fmt.Fprintf(b, "Trust bundle: %s, %s, sha256 %.16s.\n", plain(r.TrustBundle.Source), count(r.TrustBundle.Certificates, "certificate"), r.TrustBundle.SHA256)
 	if r.ClusterCA {
 		b.WriteString("This is the cluster CA: the API server's own --kubelet-certificate-authority was not read.\n")
 	}
 	for _, warning := range r.TrustBundle.Warnings {
 		fmt.Fprintf(b, "Warning: trust bundle: %s\n", warning)
 	}
+}
+
+// count writes a number and its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func headline(r *audit.Report) string {

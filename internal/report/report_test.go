@@ -103,7 +103,7 @@ func TestTable(t *testing.T) {
 	r := newCluster().add("worker-1", nil).add("worker-2", bare).add("worker-3", bare).mute("worker-4").run()
 	assertLines(t, render(t, r, report.Table),
 		`NOT READY: of 4 nodes 1 are verified, 2 would break once the CN check is on, 0 are refused today, 1 are unknown.`,
-		`Trust bundle: file /ca.crt, 1 certificates, sha256 0123456789abcdef.`,
+		`Trust bundle: file /ca.crt, 1 certificate, sha256 0123456789abcdef.`,
 		`Finding BareNodeNames: the common name is the bare node name, as k3s, RKE2 and kops issue it; that is the distribution's to change, not the nodes' (worker-2, worker-3)`,
 		``,
 		`NAME      STATUS   REASON              ADDRESS         MESSAGE`,
@@ -119,7 +119,7 @@ func TestWide(t *testing.T) {
 	r := c.run()
 	assertLines(t, render(t, r, report.Wide),
 		`UNKNOWN: of 3 nodes 1 are verified, 0 would break once the CN check is on, 0 are refused today, 2 are unknown.`,
-		`Trust bundle: file /ca.crt, 1 certificates, sha256 0123456789abcdef.`,
+		`Trust bundle: file /ca.crt, 1 certificate, sha256 0123456789abcdef.`,
 		``,
 		`NAME      STATUS   REASON        ADDRESS         COMMON NAME             ISSUER           NOT AFTER             TLS      TIME  MESSAGE`,
 		`worker-2  Unknown  ProbeTimeout  10.0.0.2:10250  -                       -                -                     -        1s    `+r.Nodes[0].Message,
@@ -136,7 +136,7 @@ func head(t *testing.T, r *audit.Report) string {
 
 func TestHead(t *testing.T) {
 	const count = ": of 1 nodes 1 are verified, 0 would break once the CN check is on, 0 are refused today, 0 are unknown."
-	const bundle = "Trust bundle: file /ca.crt, 1 certificates, sha256 0123456789abcdef."
+	const bundle = "Trust bundle: file /ca.crt, 1 certificate, sha256 0123456789abcdef."
 	for name, c := range map[string]struct {
 		cluster *cluster
 		want    []string

@@ -43,6 +43,7 @@ var rooms = map[string][]string{
 	"test/config":       {},
 	"test/controlplane": {"api/v1alpha1", "test/certs"},
 	"test/demo":         {all},
+	"test/demo/preview": {all},
 	"test/e2e":          {all},
 	"test/fleet":        {"api/v1alpha1", "test/certs"},
 	"test/oracle":       {all},

@@ -12,21 +12,16 @@ import (
 )
 
 // buildControlPlane builds etcd, kube-apiserver and kubectl if they are not
-// there yet; it goes on while the CLI is shown.
-func (d *demo) buildControlPlane(ctx context.Context) <-chan error {
-	done := make(chan error, 1)
-	go func() {
-		if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-			if err := d.command(ctx, "go", "run", "-C", "test/kubernetes", ".").Run(); err != nil {
-				done <- fmt.Errorf("build the control plane: %w", err)
-				return
-			}
+// there yet.
+func (d *demo) buildControlPlane(ctx context.Context) error {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		if err := d.command(ctx, "go", "run", "-C", "test/kubernetes", ".").Run(); err != nil {
+			return fmt.Errorf("build the control plane: %w", err)
 		}
-		assets, err := controlplane.Assets()
-		d.kubectl = filepath.Join(assets, "kubectl")
-		done <- err
-	}()
-	return done
+	}
+	assets, err := controlplane.Assets()
+	d.kubectl = filepath.Join(assets, "kubectl")
+	return err
 }
 
 func (d *demo) buildProduct(ctx context.Context) error {

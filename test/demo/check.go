@@ -17,17 +17,20 @@ import (
 func (d *demo) check(ctx context.Context) error {
 	title("Checking")
 	var problems []error
-	for name, f := range map[string]func(context.Context) error{
-		"every node has the reason of its behaviour":                     d.checkConditions,
-		"the API server refused nothing to the ServiceAccount":           d.checkPermissions,
-		"no kubelet saw an HTTP request, a token or a certificate":       d.checkFleet,
-		"the counts of the KubeletCertAudit are those of the behaviours": d.checkCounts,
+	for _, c := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"every node has the reason of its behaviour", d.checkConditions},
+		{"the counts of the KubeletCertAudit are those of the behaviours", d.checkCounts},
+		{"the API server refused nothing to the ServiceAccount", d.checkPermissions},
+		{"no kubelet saw an HTTP request, a token or a certificate", d.checkFleet},
 	} {
-		if err := f(ctx); err != nil {
+		if err := c.run(ctx); err != nil {
 			problems = append(problems, err)
 			continue
 		}
-		fmt.Println("ok:", name)
+		fmt.Println("ok:", c.name)
 	}
 	return errors.Join(problems...)
 }

@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -95,24 +94,6 @@ func newDemo(nodes int) (*demo, error) {
 	return d, nil
 }
 
-// auditFile shows the CLI on a file of Nodes.
-func (d *demo) auditFile(ctx context.Context) error {
-	title(fmt.Sprintf("The CLI on a file of %d simulated Nodes: no API server needed", len(d.members)))
-	list := corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
-	for _, m := range d.members {
-		list.Items = append(list.Items, *m.Node)
-	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(d.dir, "nodes.json")
-	if err := errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(d.caFile, d.world.CA.PEM(), 0o600)); err != nil {
-		return err
-	}
-	return d.audit(ctx, "-f", file)
-}
-
 // audit runs the CLI, whose answer about this fleet must be exit code 1.
 func (d *demo) audit(ctx context.Context, args ...string) error {
 	args = append([]string{
@@ -130,6 +111,9 @@ func (d *demo) audit(ctx context.Context, args ...string) error {
 
 func (d *demo) startControlPlane(ctx context.Context) error {
 	title("Starting etcd and kube-apiserver")
+	if err := os.WriteFile(d.caFile, d.world.CA.PEM(), 0o600); err != nil {
+		return err
+	}
 	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: filepath.Join(d.dir, "controlplane"), Audit: true})
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
-// Command demo shows the product at work: first the CLI on a file of simulated
-// Nodes, which needs no API server, then the manager on a real etcd and
-// kube-apiserver, run as a process with the ServiceAccount's token and nothing
-// but the shipped RBAC.
+// Command demo shows the product at work on a real etcd and kube-apiserver and
+// simulated kubelets: the manager, run as a process with the ServiceAccount's
+// token and nothing but the shipped RBAC, then the CLI.
 //
 //	go run ./test/demo          stays up until Ctrl-C
 //	go run ./test/demo --once   exits: 0 only if everything is as it must be
@@ -47,18 +46,8 @@ func run(ctx context.Context, once bool, nodes int) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.tearDown()) }()
 
-	binaries := d.buildControlPlane(ctx)
-	if err := d.buildProduct(ctx); err != nil {
-		return err
-	}
-	if err := d.auditFile(ctx); err != nil {
-		return err
-	}
-	if err := <-binaries; err != nil {
-		return err
-	}
 	for _, step := range []func(context.Context) error{
-		d.startControlPlane, d.createNodes, d.install, d.startManager, d.awaitSweep, d.show, d.check,
+		d.buildProduct, d.buildControlPlane, d.startControlPlane, d.createNodes, d.install, d.startManager, d.awaitSweep, d.show, d.check,
 	} {
 		if err := step(ctx); err != nil {
 			return err
