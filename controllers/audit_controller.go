@@ -146,14 +146,14 @@ func (r *AuditReconciler) adopt(ctx context.Context, audit *v1alpha1.KubeletCert
 	r.run.takeOver = !r.run.started
 	r.run.started = true
 	r.Regimes.set(next)
-	r.Ledger.Begin(next.epoch)
+	r.Ledger.Begin(next.epoch, next.interval)
 	return next, bundleErr, r.Nodes.EnqueueAll(ctx)
 }
 
 // report writes the status if it changed, but counts alone at most once a tick.
 func (r *AuditReconciler) report(ctx context.Context, audit *v1alpha1.KubeletCertAudit, present *regime, bundleErr error) (ctrl.Result, error) {
 	now := r.Clock.Now()
-	summary := r.Ledger.Summarize()
+	summary := r.Ledger.Summarize(now)
 	before := audit.DeepCopy()
 	if summary.NotProbedYet == 0 && summary.Total() > 0 && !summary.OldestLook.Before(r.run.sweepStart) {
 		r.run.sweepStart, r.run.lastSweep = now, now.Truncate(time.Second)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
@@ -30,13 +29,13 @@ type Recorder interface {
 // Ledger knows every Node and its last verdict. A verdict counts only in the
 // epoch that it belongs to.
 type Ledger interface {
-	Track(name string, uid types.UID, created time.Time) (isNew bool)
+	Track(name string, id verdict.Identity, created time.Time) (isNew bool)
 	Forget(name string)
-	Begin(epoch int64)
+	Begin(epoch int64, interval time.Duration)
 	End()
-	Put(name string, uid types.UID, epoch int64, v verdict.Verdict, looked time.Time)
-	Exclude(name string, uid types.UID, epoch int64)
-	Summarize() verdict.Summary
+	Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time)
+	Exclude(name string, id verdict.Identity, epoch int64)
+	Summarize(now time.Time) verdict.Summary
 }
 
 // Counters count what happens.

@@ -64,8 +64,12 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager) error {
 // handler counts a Node from the moment it exists, before it is its turn, and
 // has the audit say so.
 func (r *NodeReconciler) handler() handler.EventHandler {
-	track := func(node client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		if r.Ledger.Track(node.GetName(), node.GetUID(), node.GetCreationTimestamp().Time) {
+	track := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		node, ok := object.(*corev1.Node)
+		if !ok {
+			return
+		}
+		if r.Ledger.Track(node.Name, kubelet.IdentityOf(node), node.CreationTimestamp.Time) {
 			r.Changed()
 		}
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
@@ -175,7 +179,7 @@ func (r *NodeReconciler) judge(ctx context.Context, state *nodeState, exp verdic
 
 func (r *NodeReconciler) record(ctx context.Context, node *corev1.Node, state *nodeState) error {
 	v := state.settled.Verdict
-	r.Ledger.Put(node.Name, state.uid, state.epoch, v, state.looked)
+	r.Ledger.Put(node.Name, kubelet.IdentityOf(node), state.epoch, v, state.looked)
 	if now := (counted{state.epoch, v.Status, v.Reason}); state.counted != now {
 		state.counted = now
 		r.Changed()
@@ -196,7 +200,7 @@ func (r *NodeReconciler) record(ctx context.Context, node *corev1.Node, state *n
 func (r *NodeReconciler) exclude(ctx context.Context, node *corev1.Node, regime *regime) (ctrl.Result, error) {
 	r.states.Delete(node.Name)
 	present, err := r.Regimes.during(regime, func() error {
-		r.Ledger.Exclude(node.Name, node.UID, regime.epoch)
+		r.Ledger.Exclude(node.Name, kubelet.IdentityOf(node), regime.epoch)
 		r.Changed()
 		return r.Recorder.Clear(ctx, node)
 	})

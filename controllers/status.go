@@ -52,20 +52,19 @@ func writeStatus(audit *v1alpha1.KubeletCertAudit, a answer) {
 // readyCondition is nil where the condition stays as it stands.
 func readyCondition(audit *v1alpha1.KubeletCertAudit, a answer) *metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.AuditReadyToEnforce, ObservedGeneration: a.regime.generation}
-	overdue := overdue(audit, a)
 	switch {
 	case a.summary.Readiness() == verdict.NotReady:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.AuditReasonNodesWouldBreak
 		if a.summary.RejectedToday > 0 {
 			c.Reason = v1alpha1.AuditReasonNodesRejectedToday
 		}
-	case a.takeOver && !overdue && stands(audit, a):
+	case a.takeOver && stands(audit, a):
 		return nil
 	case a.summary.Total() == 0 && a.summary.Excluded == 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNoNodes
 	case a.summary.Unknown > 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNodesUnknown
-	case overdue:
+	case a.summary.Overdue:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonSweepOverdue
 	case a.summary.Excluded > 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNodesExcluded
@@ -76,22 +75,18 @@ func readyCondition(audit *v1alpha1.KubeletCertAudit, a answer) *metav1.Conditio
 	return &c
 }
 
-// stands says that what a predecessor wrote is about this spec, this bundle and
-// these nodes, so that it may stand until each node was probed once more. Times
-// are in whole seconds: a Node of the sweep's own second may have come after it.
+// stands says that what a predecessor wrote is recent, and about this spec, this
+// bundle and these nodes, so that it may stand until each node was probed once
+// more. Times are in whole seconds: a Node of the sweep's own second may have
+// come after it.
 func stands(audit *v1alpha1.KubeletCertAudit, a answer) bool {
 	c := meta.FindStatusCondition(audit.Status.Conditions, v1alpha1.AuditReadyToEnforce)
 	return c != nil && c.ObservedGeneration == a.regime.generation &&
 		audit.Status.TrustBundle.SHA256 == a.regime.policy.Bundle.SHA256 &&
 		audit.Status.TrustBundle.Source == a.regime.policy.Bundle.Source &&
 		int(audit.Status.Nodes.Total) == a.summary.Total() && audit.Status.LastSweepTime != nil &&
+		!verdict.Overdue(audit.Status.LastSweepTime.Time, a.regime.interval, a.now) &&
 		a.summary.NewestNode.Before(audit.Status.LastSweepTime.Time)
-}
-
-// overdue says that the last sweep is older than three intervals.
-func overdue(audit *v1alpha1.KubeletCertAudit, a answer) bool {
-	last := audit.Status.LastSweepTime
-	return last != nil && a.now.Sub(last.Time) > 3*a.regime.interval
 }
 
 func readyMessage(audit *v1alpha1.KubeletCertAudit, a answer) string {

@@ -56,15 +56,18 @@ func TestReadyCondition(t *testing.T) {
 		{"one unknown", func(s *state) { s.summary.Tally = verdict.Tally{Verified: 1, Unknown: 1} }, "Unknown NodesUnknown"},
 		{"one breaks", func(s *state) { s.summary.Tally = verdict.Tally{Verified: 1, BreaksWhenEnabled: 1} }, "False NodesWouldBreak"},
 		{"one rejected", func(s *state) { s.summary.Tally = verdict.Tally{RejectedToday: 1, BreaksWhenEnabled: 1} }, "False NodesRejectedToday"},
-		{"sweep three intervals old", func(s *state) { s.audit.Status.LastSweepTime.Time = now.Add(-30 * time.Minute) }, "True AllNodesVerified"},
-		{"sweep older than that", func(s *state) { s.audit.Status.LastSweepTime.Time = now.Add(-30*time.Minute - time.Second) }, "Unknown SweepOverdue"},
+		{"a verdict overdue", func(s *state) { s.summary.Overdue = true }, "Unknown SweepOverdue"},
+		{"a verdict overdue, one breaks", func(s *state) { s.summary.Overdue, s.summary.BreaksWhenEnabled = true, 1 }, "False NodesWouldBreak"},
 
 		{"take-over", func(s *state) { takenOver(s) }, ""},
 		{"take-over, one breaks", func(s *state) { takenOver(s); s.summary.BreaksWhenEnabled = 1 }, "False NodesWouldBreak"},
-		{"take-over, sweep overdue", func(s *state) {
+		{"take-over, sweep three intervals old", func(s *state) {
 			takenOver(s)
-			s.summary.NewestNode = now.Add(-time.Hour)
-			s.audit.Status.LastSweepTime.Time = now.Add(-31 * time.Minute)
+			s.audit.Status.LastSweepTime.Time = now.Add(-30 * time.Minute)
+		}, ""},
+		{"take-over, sweep older than that", func(s *state) {
+			takenOver(s)
+			s.audit.Status.LastSweepTime.Time = now.Add(-30*time.Minute - time.Second)
 		}, "Unknown NodesUnknown"},
 		{"take-over, never swept", func(s *state) { takenOver(s); s.audit.Status.LastSweepTime = nil }, "Unknown NodesUnknown"},
 		{"take-over, nothing written yet", func(s *state) { takenOver(s); s.audit.Status.Conditions = nil }, "Unknown NodesUnknown"},

@@ -9,6 +9,7 @@ package kubelet
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,6 +89,18 @@ func EndpointOf(node *corev1.Node, opts Options) verdict.Endpoint {
 		}
 	}
 	return e
+}
+
+// IdentityOf is the UID of a Node and all that EndpointOf reads of it.
+func IdentityOf(node *corev1.Node) verdict.Identity {
+	id := make([]byte, 0, 128)
+	id = append(id, node.UID...)
+	id = strconv.AppendInt(append(id, ' '), int64(node.Status.DaemonEndpoints.KubeletEndpoint.Port), 10)
+	for _, address := range node.Status.Addresses {
+		id = strconv.AppendQuote(id, string(address.Type))
+		id = strconv.AppendQuote(id, address.Address)
+	}
+	return verdict.Identity(id)
 }
 
 // ExpectationOf is what the kubelet of a Node should show.

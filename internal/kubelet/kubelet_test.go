@@ -179,3 +179,41 @@ func TestStrippedKeepsWhatIsRead(t *testing.T) {
 		t.Error("found a condition that is not there")
 	}
 }
+
+// Whatever moves the endpoint under some spec moves the identity.
+func TestIdentityOf(t *testing.T) {
+	base := func() *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
+		n.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: "n"}}
+		n.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
+		return n
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Node)
+		same   bool
+	}{
+		"a heartbeat": {func(n *corev1.Node) {
+			n.ResourceVersion = "7"
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+		}, true},
+		"a label":    {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, true},
+		"the UID":    {func(n *corev1.Node) { n.UID = "v" }, false},
+		"the port":   {func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port = 10251 }, false},
+		"an address": {func(n *corev1.Node) { n.Status.Addresses[0].Address = "10.0.0.2" }, false},
+		"a type":     {func(n *corev1.Node) { n.Status.Addresses[0].Type = corev1.NodeExternalIP }, false},
+		"the order":  {func(n *corev1.Node) { slices.Reverse(n.Status.Addresses) }, false},
+		"one less":   {func(n *corev1.Node) { n.Status.Addresses = n.Status.Addresses[:1] }, false},
+		"the borders": {func(n *corev1.Node) {
+			n.Status.Addresses = []corev1.NodeAddress{{Type: "InternalIP", Address: `10.0.0.1""Hostname""n`}}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := base()
+			c.change(n)
+			if same := kubelet.IdentityOf(n) == kubelet.IdentityOf(base()); same != c.same {
+				t.Errorf("same identity: %t, want %t", same, c.same)
+			}
+		})
+	}
+}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
@@ -17,13 +15,14 @@ import (
 // counts as not probed yet. It is safe for concurrent use; the zero Ledger is
 // not leading and knows no node.
 type Ledger struct {
-	mu    sync.RWMutex
-	epoch int64 // 0: not leading, or no audit
-	nodes map[string]*entry
+	mu       sync.RWMutex
+	epoch    int64 // 0: not leading, or no audit
+	interval time.Duration
+	nodes    map[string]*entry
 }
 
 type entry struct {
-	uid      types.UID
+	identity verdict.Identity
 	created  time.Time
 	epoch    int64
 	excluded bool
@@ -35,19 +34,19 @@ type entry struct {
 	looked   time.Time
 }
 
-// Track makes a Node count from the moment it exists. Another UID is another
-// Node, whose predecessor's verdict is dropped. It reports whether the Node was
-// not known before.
-func (l *Ledger) Track(name string, uid types.UID, created time.Time) bool {
+// Track makes a Node count from the moment it exists. With another identity the
+// verdict known so far is dropped. It reports whether the Node was not known as
+// this one before.
+func (l *Ledger) Track(name string, id verdict.Identity, created time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.nodes[name]; e != nil && e.uid == uid {
+	if e := l.nodes[name]; e != nil && e.identity == id {
 		return false
 	}
 	if l.nodes == nil {
 		l.nodes = map[string]*entry{}
 	}
-	l.nodes[name] = &entry{uid: uid, created: created}
+	l.nodes[name] = &entry{identity: id, created: created}
 	return true
 }
 
@@ -58,19 +57,20 @@ func (l *Ledger) Forget(name string) {
 	delete(l.nodes, name)
 }
 
-// Begin starts an epoch above zero: no verdict of an earlier one counts.
-func (l *Ledger) Begin(epoch int64) {
+// Begin starts an epoch above zero, in which every node is looked at once an
+// interval: no verdict of an earlier one counts.
+func (l *Ledger) Begin(epoch int64, interval time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.epoch = epoch
+	l.epoch, l.interval = epoch, interval
 }
 
 // End says that nothing is judged any more.
-func (l *Ledger) End() { l.Begin(0) }
+func (l *Ledger) End() { l.Begin(0, 0) }
 
 // Put records the verdict of a Node in an epoch, and when the node was last
 // looked at. A verdict of a Node that is gone or another one is dropped.
-func (l *Ledger) Put(name string, uid types.UID, epoch int64, v verdict.Verdict, looked time.Time) {
+func (l *Ledger) Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time) {
 	e := entry{epoch: epoch, group: v.Group(), status: v.Status, reason: v.Reason, looked: looked}
 	for i, check := range v1alpha1.CheckNames() {
 		e.failed[i] = v.Check(check).Result == verdict.Fail
@@ -78,22 +78,22 @@ func (l *Ledger) Put(name string, uid types.UID, epoch int64, v verdict.Verdict,
 	if v.Leaf != nil {
 		e.expiry = v.Leaf.NotAfter
 	}
-	l.put(name, uid, e)
+	l.put(name, id, e)
 }
 
 // Exclude records that the present epoch leaves a Node out.
-func (l *Ledger) Exclude(name string, uid types.UID, epoch int64) {
-	l.put(name, uid, entry{epoch: epoch, excluded: true})
+func (l *Ledger) Exclude(name string, id verdict.Identity, epoch int64) {
+	l.put(name, id, entry{epoch: epoch, excluded: true})
 }
 
-func (l *Ledger) put(name string, uid types.UID, e entry) {
+func (l *Ledger) put(name string, id verdict.Identity, e entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.nodes[name]
-	if known == nil || known.uid != uid || e.epoch < known.epoch {
+	if known == nil || known.identity != id || e.epoch < known.epoch {
 		return
 	}
-	e.uid, e.created = known.uid, known.created
+	e.identity, e.created = known.identity, known.created
 	l.nodes[name] = &e
 }
 
@@ -111,9 +111,9 @@ func (l *Ledger) each(f func(name string, created time.Time, e *entry)) {
 	}
 }
 
-// Summarize counts. Its cost grows with the number of nodes.
-func (l *Ledger) Summarize() verdict.Summary {
-	s, _ := l.snapshot()
+// Summarize counts, at the time now. Its cost grows with the number of nodes.
+func (l *Ledger) Summarize(now time.Time) verdict.Summary {
+	s, _ := l.snapshot(now)
 	return s.Summary
 }
 
@@ -131,7 +131,7 @@ type statusReason struct {
 }
 
 // snapshot reads every entry once; false where nothing is judged.
-func (l *Ledger) snapshot() (snapshot, bool) {
+func (l *Ledger) snapshot(now time.Time) (snapshot, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	s := snapshot{nodes: map[statusReason]int{}}
@@ -152,6 +152,7 @@ func (l *Ledger) snapshot() (snapshot, bool) {
 	if s.NotProbedYet == 0 {
 		s.OldestLook = s.oldest
 	}
+	s.Overdue = !s.oldest.IsZero() && verdict.Overdue(s.oldest, l.interval, now)
 	for _, f := range worstFirst(failing) {
 		s.Failing = append(s.Failing, v1alpha1.FailingNode{Name: f.name, Reason: f.reason})
 	}

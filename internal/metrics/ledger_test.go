@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
@@ -26,17 +25,17 @@ var (
 	silent = verdict.Verdict{Reason: v1alpha1.ReasonProbeTimeout}
 )
 
-// newMetrics has begun epoch 1 and knows the nodes, each by the UID "u-<name>".
+// newMetrics has begun epoch 1 and knows the nodes, each by the identity "u-<name>".
 func newMetrics(maxFailing int, nodes ...string) *metrics.Metrics {
 	m := metrics.New(clocktesting.NewFakePassiveClock(now), maxFailing)
-	m.Begin(1)
+	m.Begin(1, time.Minute)
 	for _, name := range nodes {
-		m.Track(name, uidOf(name), now.Add(-time.Hour))
+		m.Track(name, identityOf(name), now.Add(-time.Hour))
 	}
 	return m
 }
 
-func uidOf(name string) types.UID { return types.UID("u-" + name) }
+func identityOf(name string) verdict.Identity { return verdict.Identity("u-" + name) }
 
 func TestLedger(t *testing.T) {
 	const notProbed = v1alpha1.ReasonNotProbedYet
@@ -69,7 +68,7 @@ func TestLedger(t *testing.T) {
 			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.Put("b", "u-b", 1, silent, now) },
 			want: verdict.Tally{Verified: 1, Unknown: 1}, failing: []v1alpha1.FailingNode{fails("b", silent.Reason)},
 		},
-		"another UID is another node": {
+		"another identity is another node": {
 			do: func(m *metrics.Metrics) {
 				m.Put("a", "u-a", 1, verified, now)
 				m.Put("b", "u-b", 1, verified, now)
@@ -108,13 +107,13 @@ func TestLedger(t *testing.T) {
 			do: func(m *metrics.Metrics) {
 				m.Put("a", "u-a", 1, verified, now)
 				m.Put("b", "u-b", 1, rejected, now)
-				m.Begin(2)
+				m.Begin(2, time.Minute)
 			},
 			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
 		},
 		"a late verdict of an older epoch does not replace the present one": {
 			do: func(m *metrics.Metrics) {
-				m.Begin(2)
+				m.Begin(2, time.Minute)
 				m.Put("a", "u-a", 2, rejected, now)
 				m.Put("a", "u-a", 1, verified, now)
 				m.Put("b", "u-b", 1, verified, now)
@@ -127,7 +126,11 @@ func TestLedger(t *testing.T) {
 			want: verdict.Tally{Verified: 1, Excluded: 1},
 		},
 		"an exclusion of an older epoch does not hold": {
-			do:   func(m *metrics.Metrics) { m.Exclude("b", "u-b", 1); m.Begin(2); m.Put("a", "u-a", 2, verified, now) },
+			do: func(m *metrics.Metrics) {
+				m.Exclude("b", "u-b", 1)
+				m.Begin(2, time.Minute)
+				m.Put("a", "u-a", 2, verified, now)
+			},
 			want: verdict.Tally{Verified: 1, Unknown: 1}, notProbedYet: 1, failing: []v1alpha1.FailingNode{fails("b", notProbed)},
 		},
 		"an excluded node may be included again": {
@@ -156,7 +159,7 @@ func TestLedger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMetrics(100, "a", "b")
 			c.do(m)
-			got := m.Summarize()
+			got := m.Summarize(now)
 			if got.Tally != c.want || got.NotProbedYet != c.notProbedYet {
 				t.Errorf("%+v with %d not probed yet, want %+v with %d", got.Tally, got.NotProbedYet, c.want, c.notProbedYet)
 			}
@@ -171,7 +174,7 @@ func TestTheZeroLedgerKnowsNoNode(t *testing.T) {
 	var l metrics.Ledger
 	l.Forget("a")
 	l.Put("a", "u-a", 1, verified, now)
-	if got := l.Summarize(); got.Total() != 0 || got.Readiness() == verdict.Ready {
+	if got := l.Summarize(now); got.Total() != 0 || got.Readiness() == verdict.Ready {
 		t.Errorf("%+v", got)
 	}
 }
@@ -180,19 +183,37 @@ func TestOldestLook(t *testing.T) {
 	m := newMetrics(100, "a", "b", "c")
 	m.Put("a", "u-a", 1, verified, now.Add(-time.Minute))
 	m.Put("b", "u-b", 1, silent, now.Add(-time.Hour))
-	if got := m.Summarize(); !got.OldestLook.IsZero() {
+	if got := m.Summarize(now); !got.OldestLook.IsZero() {
 		t.Errorf("%s, while there is a node that was not looked at", got.OldestLook)
 	}
 	m.Exclude("c", "u-c", 1)
-	if got := m.Summarize(); !got.OldestLook.Equal(now.Add(-time.Hour)) {
+	if got := m.Summarize(now); !got.OldestLook.Equal(now.Add(-time.Hour)) {
 		t.Errorf("%s, want an hour ago", got.OldestLook)
+	}
+}
+
+func TestOverdue(t *testing.T) {
+	m := newMetrics(100, "a", "b")
+	m.Put("a", "u-a", 1, verified, now)
+	m.Put("b", "u-b", 1, verified, now)
+	for after, want := range map[time.Duration]verdict.Readiness{
+		3 * time.Minute:                 verdict.Ready,
+		3*time.Minute + time.Nanosecond: verdict.ReadinessUnknown,
+	} {
+		if got := m.Summarize(now.Add(after)); got.Readiness() != want || got.Overdue != (want != verdict.Ready) {
+			t.Errorf("%s after the look: %s, want %s", after, got.Readiness(), want)
+		}
+	}
+	m.Put("a", "u-a", 1, breaks, now)
+	if got := m.Summarize(now.Add(time.Hour)).Readiness(); got != verdict.NotReady {
+		t.Errorf("%s, but an old no is still no", got)
 	}
 }
 
 func TestNewestNode(t *testing.T) {
 	m := newMetrics(100, "a")
 	m.Track("b", "u-b", now)
-	if got := m.Summarize(); !got.NewestNode.Equal(now) {
+	if got := m.Summarize(now); !got.NewestNode.Equal(now) {
 		t.Errorf("%s, want %s", got.NewestNode, now)
 	}
 }
@@ -204,21 +225,21 @@ func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
 		name := fmt.Sprintf("n%d", i)
 		users.Go(func() {
 			for epoch := range int64(20) {
-				m.Begin(epoch + 1)
-				m.Track(name, uidOf(name), now)
-				m.Put(name, uidOf(name), epoch+1, breaks, now)
-				m.Exclude(name, uidOf(name), epoch+1)
+				m.Begin(epoch+1, time.Minute)
+				m.Track(name, identityOf(name), now)
+				m.Put(name, identityOf(name), epoch+1, breaks, now)
+				m.Exclude(name, identityOf(name), epoch+1)
 				m.Probed(verdict.Observation{Outcome: verdict.OutcomeCompleted}, breaks)
 				m.BundleChanged(1, nil)
 				scrape(t, m)
-				m.Summarize()
+				m.Summarize(now)
 				m.Forget(name)
 				m.End()
 			}
 		})
 	}
 	users.Wait()
-	if got := m.Summarize(); got.Total() != 0 {
+	if got := m.Summarize(now); got.Total() != 0 {
 		t.Errorf("%+v, but every node is gone", got)
 	}
 	assertSeries(t, m, "cn_validations_total", `{result="failure"} 160`, `{result="success"} 0`)

@@ -119,7 +119,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.counters() {
 		c.Collect(ch)
 	}
-	s, active := m.snapshot()
+	s, active := m.snapshot(m.clock.Now())
 	if !active {
 		return
 	}
@@ -137,7 +137,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, f := range refused[:min(len(refused), m.maxFailing)] {
 		gauge(m.failingNode, 1, f.Name, string(f.Reason))
 	}
-	gauge(m.ready, ready(s.Tally))
+	gauge(m.ready, ready(s.Summary))
 	if !s.oldest.IsZero() {
 		gauge(m.oldest, m.clock.Since(s.oldest).Seconds())
 	}
@@ -146,8 +146,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func ready(t verdict.Tally) float64 {
-	if t.Readiness() == verdict.Ready {
+func ready(s verdict.Summary) float64 {
+	if s.Readiness() == verdict.Ready {
 		return 1
 	}
 	return 0

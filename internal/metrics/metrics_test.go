@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/metrics"
@@ -129,7 +130,7 @@ func TestPromlintHasNothingToSay(t *testing.T) {
 func TestReadyToEnforce(t *testing.T) {
 	all := func(m *metrics.Metrics, v verdict.Verdict, names ...string) {
 		for _, name := range names {
-			m.Put(name, uidOf(name), 1, v, now)
+			m.Put(name, identityOf(name), 1, v, now)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -144,9 +145,17 @@ func TestReadyToEnforce(t *testing.T) {
 		"no node at all":       {func(m *metrics.Metrics) { m.Forget("a"); m.Forget("b") }, []string{"0"}},
 		"a node joins":         {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Track("c", "u-c", now) }, []string{"0"}},
 		"a node is re-created": {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Track("b", "u-new", now) }, []string{"0"}},
-		"a new epoch":          {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Begin(2) }, []string{"0"}},
+		"a new epoch":          {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Begin(2, time.Minute) }, []string{"0"}},
+		"one long ago": {func(m *metrics.Metrics) {
+			all(m, verified, "a")
+			m.Put("b", "u-b", 1, verified, now.Add(-3*time.Minute))
+		}, []string{"1"}},
+		"one overdue": {func(m *metrics.Metrics) {
+			all(m, verified, "a")
+			m.Put("b", "u-b", 1, verified, now.Add(-3*time.Minute-time.Nanosecond))
+		}, []string{"0"}},
 		"ended":                {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.End() }, nil},
-		"ended and begun anew": {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.End(); m.Begin(2) }, []string{"0"}},
+		"ended and begun anew": {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.End(); m.Begin(2, time.Minute) }, []string{"0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMetrics(100, "a", "b")
@@ -160,7 +169,7 @@ func TestReadyToEnforce(t *testing.T) {
 func TestNothingAboutNodesWithoutAnAudit(t *testing.T) {
 	ended := small()
 	ended.End()
-	notBegun := metrics.New(nil, 100)
+	notBegun := metrics.New(clocktesting.NewFakePassiveClock(now), 100)
 	notBegun.Track("a", "u-a", now)
 	for name, m := range map[string]*metrics.Metrics{"ended": ended, "not begun": notBegun} {
 		t.Run(name, func(t *testing.T) {

@@ -97,8 +97,24 @@ type Summary struct {
 	// OldestLook is when the node that was looked at longest ago was looked at;
 	// zero while there is one that was not.
 	OldestLook time.Time
+	// Overdue: a node was looked at too long ago for its verdict to hold.
+	Overdue bool
 	// NewestNode is the latest creation time of a Node.
 	NewestNode time.Time
+}
+
+// Readiness of the nodes, which verdicts that are overdue make Unknown at best.
+func (s Summary) Readiness() Readiness {
+	if r := s.Tally.Readiness(); r != Ready || !s.Overdue {
+		return r
+	}
+	return ReadinessUnknown
+}
+
+// Overdue says that a look is older than three intervals, so that it cannot
+// vouch for the present.
+func Overdue(look time.Time, interval time.Duration, now time.Time) bool {
+	return now.Sub(look) > 3*interval
 }
 
 // ReadinessFor answers for the chosen checks only, which is what decides an

@@ -25,6 +25,11 @@ func (e Endpoint) HostPort() string {
 	return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
 }
 
+// Identity is what a verdict belongs to: the Node's UID and all of the Node that
+// its endpoint follows from. Nodes with the same one have the same endpoint
+// under the same spec.
+type Identity string
+
 // Expectation is what one Node's kubelet should show.
 type Expectation struct {
 	NodeName string
