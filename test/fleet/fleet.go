@@ -9,6 +9,8 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -26,14 +28,16 @@ type Behaviour struct {
 	Wire certs.Wire
 	// Served may be empty where the wire shows no certificate.
 	Served certs.Served
+	// Configure, if set, changes the server's configuration once more.
+	Configure func(*tls.Config)
 }
 
 // Fleet is safe for concurrent use.
 type Fleet struct {
-	listener net.Listener
-	refused  *refusedPort
-	done     chan struct{}
-	running  sync.WaitGroup
+	listeners []net.Listener
+	refused   *refusedPort
+	done      chan struct{}
+	running   sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows
 	closed bool
@@ -51,32 +55,39 @@ type node struct {
 // Start listens on a free port of every IPv4 address and serves no node yet.
 // It raises the process's limit of open files as far as allowed.
 func Start() (*Fleet, error) {
-	raiseOpenFiles()
-	refused, err := bindRefused()
-	if err != nil {
-		return nil, fmt.Errorf("bind a port that refuses: %w", err)
-	}
 	// Keep-alive probes would cost three system calls per connection.
 	listen := net.ListenConfig{KeepAlive: -1}
 	listener, err := listen.Listen(context.Background(), "tcp4", "0.0.0.0:0")
 	if err != nil {
-		refused.close()
 		return nil, fmt.Errorf("listen for the fleet: %w", err)
 	}
+	return Serve(listener)
+}
+
+// Serve is Start on TCP listeners of the caller's, at least one, which are
+// closed with the fleet. Every node answers on each of them.
+func Serve(listeners ...net.Listener) (*Fleet, error) {
+	raiseOpenFiles()
 	f := &Fleet{
-		listener: listener,
-		refused:  refused,
-		done:     make(chan struct{}),
-		nodes:    map[netip.Addr]*node{},
-		open:     map[net.Conn]struct{}{},
+		listeners: listeners,
+		done:      make(chan struct{}),
+		nodes:     map[netip.Addr]*node{},
+		open:      map[net.Conn]struct{}{},
 	}
-	f.running.Go(f.accept)
+	var err error
+	if f.refused, err = bindRefused(); err != nil {
+		return nil, errors.Join(fmt.Errorf("bind a port that refuses: %w", err), f.stopListening())
+	}
+	for _, l := range listeners {
+		f.running.Go(func() { f.accept(l) })
+	}
 	return f, nil
 }
 
-// Port is where the nodes listen, all but those of certs.WireRefused.
+// Port is where the nodes listen, all but those of certs.WireRefused: that of
+// the first listener.
 func (f *Fleet) Port() int32 {
-	return int32(f.listener.Addr().(*net.TCPAddr).Port)
+	return int32(f.listeners[0].Addr().(*net.TCPAddr).Port)
 }
 
 // RefusedPort is a port on which nobody listens, kept from others until Close.
@@ -146,7 +157,7 @@ func (f *Fleet) Close() error {
 	}
 	f.closed = true
 	close(f.done)
-	err := f.listener.Close()
+	err := f.stopListening()
 	for raw := range f.open {
 		_ = raw.Close()
 	}
@@ -154,10 +165,17 @@ func (f *Fleet) Close() error {
 
 	f.running.Wait()
 	f.refused.close()
-	if err != nil {
-		return fmt.Errorf("close the fleet's listener: %w", err)
+	return err
+}
+
+func (f *Fleet) stopListening() error {
+	var problems []error
+	for _, l := range f.listeners {
+		if err := l.Close(); err != nil {
+			problems = append(problems, fmt.Errorf("close a listener of the fleet: %w", err))
+		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func (f *Fleet) nodeLocked(ip netip.Addr) *node {
@@ -169,9 +187,9 @@ func (f *Fleet) nodeLocked(ip netip.Addr) *node {
 	return n
 }
 
-func (f *Fleet) accept() {
+func (f *Fleet) accept(l net.Listener) {
 	for {
-		raw, err := f.listener.Accept()
+		raw, err := l.Accept()
 		if err == nil {
 			f.take(raw.(*net.TCPConn))
 			continue

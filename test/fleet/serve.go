@@ -108,6 +108,9 @@ func configOf(n *node, b Behaviour) *tls.Config {
 	case certs.WireTLS, certs.WireSlow, certs.WireNoCertificate, certs.WirePlainHTTP, certs.WireRefused,
 		certs.WireSilent, certs.WireCloseAfterHello, certs.WireReset: // a kubelet's, where it is used at all
 	}
+	if b.Configure != nil {
+		b.Configure(config)
+	}
 	return config
 }
 
@@ -212,18 +215,26 @@ func (s signer) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte
 	return s.sign(digest, opts)
 }
 
+// publicOf the leaf, which may be one that cannot be parsed.
+func publicOf(served certs.Served) crypto.PublicKey {
+	if leaf := served.Leaf(); leaf != nil {
+		return leaf.PublicKey
+	}
+	return served.Key.Public()
+}
+
 func wrongSigner(served certs.Served) signer {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic(fmt.Errorf("generate key: %w", err))
 	}
-	return signer{public: served.Leaf().PublicKey, sign: func(digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	return signer{public: publicOf(served), sign: func(digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 		return key.Sign(rand.Reader, digest, opts)
 	}}
 }
 
 func failingSigner(served certs.Served, onSign func()) signer {
-	return signer{public: served.Leaf().PublicKey, sign: func([]byte, crypto.SignerOpts) ([]byte, error) {
+	return signer{public: publicOf(served), sign: func([]byte, crypto.SignerOpts) ([]byte, error) {
 		onSign()
 		return nil, errors.New("the key is not here")
 	}}
