@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"golang.org/x/net/idna"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -71,7 +73,8 @@ func knownTypes() string {
 // EndpointOf is the place that kube-apiserver would dial for a Node: the first
 // address of the first preferred type that has any, with no fallback, and the
 // reported port if above zero. Host is empty where no preferred type has an
-// address.
+// address; a name beyond ASCII is in the form that net/http, through which
+// kube-apiserver dials, resolves and verifies.
 func EndpointOf(node *corev1.Node, opts Options) verdict.Endpoint {
 	e := verdict.Endpoint{Port: opts.Port}
 	if e.Port == 0 {
@@ -83,12 +86,24 @@ func EndpointOf(node *corev1.Node, opts Options) verdict.Endpoint {
 	for _, preferred := range opts.PreferredAddressTypes {
 		for _, address := range node.Status.Addresses {
 			if address.Type == preferred {
-				e.AddressType, e.Host = string(preferred), address.Address
+				e.AddressType, e.Host = string(preferred), asciiHost(address.Address)
 				return e
 			}
 		}
 	}
 	return e
+}
+
+// asciiHost is what net/http makes of a URL's host (its idnaASCII): what cannot
+// be converted stays.
+func asciiHost(host string) string {
+	if strings.IndexFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
+		return host
+	}
+	if converted, err := idna.Lookup.ToASCII(host); err == nil {
+		return converted
+	}
+	return host
 }
 
 // IdentityOf is the UID of a Node and all that EndpointOf reads of it.

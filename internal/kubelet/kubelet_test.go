@@ -57,6 +57,18 @@ func TestEndpointIsTheFirstAddressOfTheFirstPreferredTypeThatHasAny(t *testing.T
 			[]corev1.NodeAddress{empty, host, internal}, kubelet.DefaultPreferredAddressTypes(),
 			verdict.Endpoint{AddressType: "Hostname", Port: 10250},
 		},
+		"a name beyond ASCII as net/http dials it": {
+			[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "Knoten.B\u00fccher.example"}}, kubelet.DefaultPreferredAddressTypes(),
+			verdict.Endpoint{AddressType: "Hostname", Host: "knoten.xn--bcher-kva.example", Port: 10250},
+		},
+		"one that has no such form as it comes": {
+			[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "-\u00fc..\u00fc"}}, kubelet.DefaultPreferredAddressTypes(),
+			verdict.Endpoint{AddressType: "Hostname", Host: "-\u00fc..\u00fc", Port: 10250},
+		},
+		"ASCII as it comes": {
+			[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "Node_A.Example."}}, kubelet.DefaultPreferredAddressTypes(),
+			verdict.Endpoint{AddressType: "Hostname", Host: "Node_A.Example.", Port: 10250},
+		},
 		"IPv6 as it comes": {
 			[]corev1.NodeAddress{six}, kubeadm,
 			verdict.Endpoint{AddressType: "InternalIP", Host: "fd00::1", Port: 10250},

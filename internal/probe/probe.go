@@ -14,6 +14,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -35,7 +36,10 @@ type Prober struct {
 	Resolver *net.Resolver
 }
 
-var errNotAllowed = errors.New("address not allowed")
+var (
+	errNotAllowed = errors.New("address not allowed")
+	errNoHost     = errors.New("neither an IP address nor a host name")
+)
 
 // Probe performs one handshake and says what it showed; timeout bounds name
 // resolution, connection and handshake together. An error means that ctx ended
@@ -88,6 +92,11 @@ func (p *Prober) probe(ctx context.Context, endpoint verdict.Endpoint) verdict.O
 }
 
 func (p *Prober) dial(ctx context.Context, endpoint verdict.Endpoint) (net.Conn, error) {
+	// kube-apiserver writes a URL and reads it again before it dials.
+	written := (&url.URL{Scheme: "https", Host: endpoint.HostPort()}).String()
+	if _, err := url.Parse(written); err != nil {
+		return nil, errNoHost
+	}
 	var refused atomic.Bool
 	dialer := &net.Dialer{
 		Resolver:  p.Resolver,
@@ -129,6 +138,8 @@ func dialObservation(err error) verdict.Observation {
 	switch {
 	case errors.Is(err, errNotAllowed):
 		return verdict.Observation{Outcome: verdict.OutcomeAddressNotAllowed}
+	case errors.Is(err, errNoHost):
+		return verdict.Observation{Outcome: verdict.OutcomeUnresolved, Detail: errNoHost.Error()}
 	case errors.As(err, &dns):
 		return verdict.Observation{Outcome: verdict.OutcomeUnresolved, Detail: resolutionDetail(dns)}
 	case timedOut(err):
