@@ -37,8 +37,11 @@ manifests: bin/controller-gen ## Regenerate the CRD and the RBAC roles.
 # packages run one after another, and uncached: what they test is partly YAML
 # and binaries, which Go's cache does not know of.
 on_server = {{$$s := false}}{{range .TestImports}}{{if eq . "$(MODULE)/test/controlplane"}}{{$$s = true}}{{end}}{{end}}{{range .XTestImports}}{{if eq . "$(MODULE)/test/controlplane"}}{{$$s = true}}{{end}}{{end}}
-server_packages = $(GO) list -f '$(on_server){{if $$s}}{{.ImportPath}}{{end}}' ./...
+server_packages = $(GO) list -f '$(on_server){{if $$s}}{{.ImportPath}}{{end}}' ./... | grep -v /test/e2e$$
 other_packages = $(GO) list -f '$(on_server){{if not $$s}}{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}{{end}}' ./...
+
+# How many combinations oracle asks about.
+COMBINATIONS ?= 3000
 
 # The race detector needs a C compiler; without one, Go turns cgo off.
 RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race,$(warning no C compiler: testing without the race detector))
@@ -48,6 +51,10 @@ test: control-plane ## Run all tests, those on the real API server last.
 	@set -e; race='$(RACE)'; other=$$($(other_packages)); server=$$($(server_packages)); \
 	$(GO) test $$race $$other; \
 	$(GO) test $$race -p 1 -count=1 -timeout 20m $$server
+
+.PHONY: oracle
+oracle: control-plane ## Compare verdicts with kube-apiserver's on COMBINATIONS generated inputs.
+	$(GO) test -count=1 -timeout 60m -v ./test/oracle -args -combinations $(COMBINATIONS)
 
 .PHONY: vet
 vet: ## Run go vet.
