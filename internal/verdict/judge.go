@@ -153,7 +153,7 @@ func noCertificate(policy Policy, exp Expectation, now time.Time) outcomeAnswer 
 		text: "The kubelet has no serving certificate yet (TLS alert internal_error)",
 		hint: "look for its pending request with: kubectl get csr --field-selector spec.signerName=kubernetes.io/kubelet-serving",
 	}
-	if end := exp.Created.Add(policy.NewNodeGrace); !exp.Created.IsZero() && now.Before(end) {
+	if end := exp.Created.Add(policy.NewNodeGrace); now.Before(end) {
 		o.status, o.nextLook = Unknown, end
 	}
 	return o

@@ -2,6 +2,8 @@ package verdict_test
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"net/netip"
 	"slices"
 	"strings"
@@ -271,6 +273,189 @@ func TestNextLookIsWhenValidityEnds(t *testing.T) {
 	obs = completed(t, good(t, func(c *x509.Certificate) { c.NotBefore = now.Add(time.Minute) }))
 	if v := verdict.Judge(expectation(), obs, policy(), now); !v.NextLook.Equal(now.Add(time.Minute)) {
 		t.Errorf("not yet valid: next look %v", v.NextLook)
+	}
+}
+
+// caWith is an intermediate of the trusted CA that departs from a good one.
+func caWith(change func(*x509.Certificate)) *certs.CA {
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "sub"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
+	}
+	if change != nil {
+		change(template)
+	}
+	served := world.CA.Issue(template)
+	return &certs.CA{Certificate: served.Leaf(), Key: served.Key}
+}
+
+// issuedBy has its times set: such a CA would date it by the wall clock.
+func issuedBy(t *testing.T, ca *certs.CA, change func(*x509.Certificate)) verdict.Observation {
+	t.Helper()
+	template := certs.Template(identity)
+	template.NotBefore, template.NotAfter = now.Add(-time.Hour), now.Add(2000*time.Hour)
+	if change != nil {
+		change(template)
+	}
+	return completed(t, ca.Issue(template).With(ca))
+}
+
+// Each case lets one rule decide, or shows that another does not.
+func TestRulesOneByOne(t *testing.T) {
+	const pass, fail, notRun = verdict.Pass, verdict.Fail, verdict.NotRun
+	unknownCritical := pkix.Extension{Id: asn1.ObjectIdentifier{1, 2, 3}, Critical: true, Value: []byte{5, 0}}
+	for name, c := range map[string]struct {
+		obs     verdict.Observation
+		status  verdict.Status
+		reason  v1alpha1.Reason
+		check   v1alpha1.CheckName
+		result  verdict.Result
+		message string // the check's
+	}{
+		"valid from this very second": {
+			issuedBy(t, world.CA, func(c *x509.Certificate) { c.NotBefore = now }),
+			verdict.True, v1alpha1.ReasonVerified, v1alpha1.CheckValidity, pass, "",
+		},
+		"valid until this very second": {
+			issuedBy(t, world.CA, func(c *x509.Certificate) { c.NotAfter = now }),
+			verdict.True, v1alpha1.ReasonVerified, v1alpha1.CheckValidity, pass, "",
+		},
+		"valid at no time": {
+			issuedBy(t, world.CA, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(time.Hour), now.Add(-time.Hour) }),
+			verdict.False, v1alpha1.ReasonCertificateNotYetValid, v1alpha1.CheckChain, notRun, "",
+		},
+		"a critical extension comes first": {
+			issuedBy(t, world.UnknownCA, func(c *x509.Certificate) {
+				c.ExtraExtensions, c.NotAfter = []pkix.Extension{unknownCritical}, now.Add(-time.Minute)
+			}),
+			verdict.False, v1alpha1.ReasonCertificateInvalid, v1alpha1.CheckChain, fail, "critical extension 1.2.3 is not handled",
+		},
+		"expiry comes before the address": {
+			issuedBy(t, world.CA, func(c *x509.Certificate) { c.IPAddresses, c.NotAfter = nil, now.Add(-time.Minute) }),
+			verdict.False, v1alpha1.ReasonCertificateExpired, v1alpha1.CheckAddress, fail, `the certificate is for "n1", not "10.0.0.11"`,
+		},
+		"the address comes before the chain": {
+			issuedBy(t, world.UnknownCA, func(c *x509.Certificate) { c.IPAddresses = nil }),
+			verdict.False, v1alpha1.ReasonAddressMismatch, v1alpha1.CheckChain, fail, `no path from issuer "CN=another-cluster" to the trust bundle`,
+		},
+		"the chain comes before the common name": {
+			issuedBy(t, world.UnknownCA, func(c *x509.Certificate) { c.Subject.CommonName = "n1" }),
+			verdict.False, v1alpha1.ReasonUnknownAuthority, v1alpha1.CheckCommonName, fail, `the common name is "n1", not "system:node:n1"`,
+		},
+		"a CA that is not valid yet": {
+			issuedBy(t, caWith(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Minute) }), nil),
+			verdict.False, v1alpha1.ReasonCertificateNotYetValid, v1alpha1.CheckChain, fail, `the CA "CN=sub" is not yet valid`,
+		},
+		"a CA that has expired": {
+			issuedBy(t, caWith(func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Minute) }), nil),
+			verdict.False, v1alpha1.ReasonCertificateExpired, v1alpha1.CheckChain, fail, `the CA "CN=sub" has expired`,
+		},
+		"a CA that is for clients": {
+			issuedBy(t, caWith(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), nil),
+			verdict.False, v1alpha1.ReasonKeyUsageMismatch, v1alpha1.CheckKeyUsage, fail,
+			"the extended key usages of the issuing CA do not allow server authentication",
+		},
+		"for clients": {
+			issuedBy(t, world.CA, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
+			verdict.False, v1alpha1.ReasonKeyUsageMismatch, v1alpha1.CheckKeyUsage, fail, "the extended key usages lack server authentication",
+		},
+		"for clients, and of an unknown CA": {
+			issuedBy(t, world.UnknownCA, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
+			verdict.False, v1alpha1.ReasonUnknownAuthority, v1alpha1.CheckKeyUsage, fail, "the extended key usages lack server authentication",
+		},
+		"for something unknown, and of an unknown CA": {
+			issuedBy(t, world.UnknownCA, func(c *x509.Certificate) {
+				c.ExtKeyUsage, c.UnknownExtKeyUsage = nil, []asn1.ObjectIdentifier{{1, 2, 3}}
+			}),
+			verdict.False, v1alpha1.ReasonUnknownAuthority, v1alpha1.CheckKeyUsage, fail, "the extended key usages lack server authentication",
+		},
+		"for anything, and of an unknown CA": {
+			issuedBy(t, world.UnknownCA, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} }),
+			verdict.False, v1alpha1.ReasonUnknownAuthority, v1alpha1.CheckKeyUsage, notRun, "",
+		},
+		"for anything": {
+			issuedBy(t, world.CA, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} }),
+			verdict.True, v1alpha1.ReasonVerified, v1alpha1.CheckKeyUsage, pass, "",
+		},
+		"without extended key usages": {
+			issuedBy(t, world.CA, func(c *x509.Certificate) { c.ExtKeyUsage = nil }),
+			verdict.True, v1alpha1.ReasonVerified, v1alpha1.CheckKeyUsage, pass, "",
+		},
+		"a certificate that crypto/tls refuses": {
+			verdict.Observation{Outcome: verdict.OutcomeBadCertificate, Detail: "tls: too large"},
+			verdict.False, v1alpha1.ReasonCertificateInvalid, v1alpha1.CheckChain, fail, `Refused by crypto/tls: "tls: too large"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := verdict.Judge(expectation(), c.obs, policy(), now)
+			if v.Status != c.status || v.Reason != c.reason {
+				t.Errorf("got %v %s: %s", v.Status, v.Reason, v.Message)
+			}
+			if got := v.Check(c.check); got.Result != c.result || got.Message != c.message {
+				t.Errorf("%s is %v, %q", c.check, got.Result, got.Message)
+			}
+			if n := strings.Count(v.Message, c.message); c.message != "" && n != 1 {
+				t.Errorf("the message says it %d times: %q", n, v.Message)
+			}
+		})
+	}
+}
+
+func TestWordsWithoutAChain(t *testing.T) {
+	notReady := expectation()
+	notReady.NotReady = true
+	for _, c := range []struct {
+		exp  verdict.Expectation
+		obs  verdict.Observation
+		want string
+	}{
+		{expectation(), verdict.Observation{}, "Not probed yet"},
+		{notReady, verdict.Observation{Outcome: verdict.OutcomeUnconnected}, "; the Node is not Ready either"},
+		{notReady, verdict.Observation{Outcome: verdict.OutcomeClosed}, "; the Node is not Ready either"},
+		{notReady, verdict.Observation{Outcome: verdict.OutcomeTimeout}, "; the Node is not Ready either"},
+	} {
+		if v := verdict.Judge(c.exp, c.obs, policy(), now); !strings.Contains(v.Message, c.want) {
+			t.Errorf("%q lacks %q", v.Message, c.want)
+		}
+	}
+}
+
+func TestNextLookIsWhenTheChainsValidityChanges(t *testing.T) {
+	short := caWith(func(c *x509.Certificate) { c.NotAfter = now.Add(time.Hour) })
+	longer := caWith(func(c *x509.Certificate) { c.NotAfter = now.Add(2 * time.Hour) })
+	twice := issuedBy(t, short, nil)
+	// The same key under the same name with another end: two ways to the root.
+	template := *longer.Certificate
+	template.AuthorityKeyId, template.SubjectKeyId = nil, short.Certificate.SubjectKeyId
+	renewed := world.CA.IssueFor(&template, short.Key.Public())
+	twice.Chain = append(twice.Chain, chainOf(t, certs.Served{Chain: [][]byte{renewed}})...)
+	for name, c := range map[string]struct {
+		obs  verdict.Observation
+		want time.Time
+		then v1alpha1.Reason
+	}{
+		"the CA ends first":                {issuedBy(t, short, nil), now.Add(time.Hour + time.Nanosecond), v1alpha1.ReasonCertificateExpired},
+		"the last of two ways ends":        {twice, now.Add(2*time.Hour + time.Nanosecond), v1alpha1.ReasonCertificateExpired},
+		"a CA that is not valid yet is":    {issuedBy(t, caWith(func(c *x509.Certificate) { c.NotBefore = now.Add(time.Minute) }), nil), now.Add(time.Minute), v1alpha1.ReasonVerified},
+		"the leaf ends before its CA":      {issuedBy(t, longer, func(c *x509.Certificate) { c.NotAfter = now.Add(time.Minute) }), now.Add(time.Minute + time.Nanosecond), v1alpha1.ReasonCertificateExpired},
+		"an unknown CA does not matter":    {issuedBy(t, world.UnknownCA, nil), now.Add(2000*time.Hour + time.Nanosecond), v1alpha1.ReasonCertificateExpired},
+		"what has expired does not return": {issuedBy(t, world.CA, func(c *x509.Certificate) { c.NotAfter = now.Add(-time.Second) }), time.Time{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := verdict.Judge(expectation(), c.obs, policy(), now)
+			if !v.NextLook.Equal(c.want) {
+				t.Fatalf("next look %s, want %s", v.NextLook.Sub(now), c.want.Sub(now))
+			}
+			if c.want.IsZero() {
+				return
+			}
+			if before := verdict.Judge(expectation(), c.obs, policy(), v.NextLook.Add(-time.Nanosecond)); before.Reason != v.Reason {
+				t.Errorf("%s just before the next look, %s now", before.Reason, v.Reason)
+			}
+			if then := verdict.Judge(expectation(), c.obs, policy(), v.NextLook); then.Reason != c.then {
+				t.Errorf("%s at the next look, want %s", then.Reason, c.then)
+			}
+		})
 	}
 }
 

@@ -73,7 +73,7 @@ func clamp(t, lo, hi time.Time) time.Time {
 }
 
 // nextLook is the first time after now at which validity changes: of the leaf,
-// or of the last chain that verifies it.
+// of the last chain that verifies it, or of the CA that is not valid yet.
 func (e *evidence) nextLook() time.Time {
 	if e.now.Before(e.leaf.NotBefore) {
 		return e.leaf.NotBefore
@@ -90,6 +90,10 @@ func (e *evidence) nextLook() time.Time {
 	}
 	if !last.IsZero() && last.Before(end) {
 		end = last
+	}
+	var invalid x509.CertificateInvalidError
+	if errors.As(e.chainErr, &invalid) && e.now.Before(invalid.Cert.NotBefore) && invalid.Cert.NotBefore.Before(end) {
+		return invalid.Cert.NotBefore
 	}
 	return end.Add(time.Nanosecond) // NotAfter itself is still valid
 }

@@ -26,3 +26,24 @@ func TestEveryRuleHasItsSource(t *testing.T) {
 		}
 	}
 }
+
+// The worst result of a check stays, with its first words.
+func TestMerge(t *testing.T) {
+	for _, c := range []struct {
+		before Check
+		result Result
+		words  string
+		want   Check
+	}{
+		{Check{}, NotRun, "", Check{}},
+		{Check{}, Pass, "", Check{Result: Pass}},
+		{Check{Result: Pass}, NotRun, "", Check{Result: Pass}},
+		{Check{Result: Pass}, Fail, "b", Check{Result: Fail, Message: "b"}},
+		{Check{Result: Fail, Message: "a"}, Pass, "", Check{Result: Fail, Message: "a"}},
+		{Check{Result: Fail, Message: "a"}, Fail, "b", Check{Result: Fail, Message: "a"}},
+	} {
+		if got := merge(c.before, c.result, c.words); got != c.want {
+			t.Errorf("%v and then %v: got %v, want %v", c.before, c.result, got, c.want)
+		}
+	}
+}

@@ -71,11 +71,11 @@ func (ca *CA) PEM() []byte {
 // programming error and panics.
 func (ca *CA) Issue(template *x509.Certificate) Served {
 	key := keyOf(ca.nextSeed())
-	return Served{Chain: [][]byte{ca.issueFor(template, key.Public())}, Key: key}
+	return Served{Chain: [][]byte{ca.IssueFor(template, key.Public())}, Key: key}
 }
 
-// issueFor is Issue for a key that somebody else holds, or nobody.
-func (ca *CA) issueFor(template *x509.Certificate, public crypto.PublicKey) []byte {
+// IssueFor is Issue for a key that somebody else holds, or nobody: DER.
+func (ca *CA) IssueFor(template *x509.Certificate, public crypto.PublicKey) []byte {
 	now := ca.now
 	if now.IsZero() {
 		now = time.Now()

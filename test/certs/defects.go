@@ -274,7 +274,7 @@ func rsaTooLarge(w *World, id Identity) Served {
 	const bits = 8200
 	modulus := new(big.Int).Lsh(big.NewInt(1), bits-1)
 	modulus.SetBit(modulus, 0, 1)
-	leaf := w.CA.issueFor(Template(id), &rsa.PublicKey{N: modulus, E: 65537})
+	leaf := w.CA.IssueFor(Template(id), &rsa.PublicKey{N: modulus, E: 65537})
 	return Served{Chain: [][]byte{leaf}}
 }
 
