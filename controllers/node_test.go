@@ -2,6 +2,8 @@ package controllers_test
 
 import (
 	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/certs"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/fleet"
 )
 
 const limit = SpecTimeout(3 * time.Minute)
@@ -90,6 +93,48 @@ var _ = Describe("A Node", func() {
 		Eventually(func() []string { return manager.lines(`"msg":"verdict"`, `"node":"reissued"`) }).Should(HaveExactElements(
 			ContainSubstring(`"reason":"CommonNameMismatch"`), ContainSubstring(`"reason":"Verified"`)))
 		Expect(m.events(ctx)).To(HaveLen(2))
+	}, limit)
+
+	It("flips when its certificate or its CA expires, without waiting for the next probe", func(ctx SpecContext) {
+		end := time.Now().Add(6 * time.Second).Truncate(time.Second)
+		leaf, chain := newMember("leaf-ends"), newMember("ca-ends")
+		template := certs.Template(leaf.identity())
+		template.NotAfter = end
+		sim.Set(leaf.ip, fleet.Behaviour{Served: world.CA.Issue(template)})
+		served := world.CA.Issue(&x509.Certificate{
+			Subject: pkix.Name{CommonName: "ends"}, NotAfter: end,
+			KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true})
+		ca := &certs.CA{Certificate: served.Leaf(), Key: served.Key}
+		sim.Set(chain.ip, fleet.Behaviour{Served: ca.Issue(certs.Template(chain.identity())).With(ca)})
+		createAudit(ctx, func(s *v1alpha1.KubeletCertAuditSpec) { s.Interval.Duration = 10000 * time.Hour })
+		start(ctx, nil)
+		for _, m := range []member{leaf, chain} {
+			m.register(ctx)
+			Eventually(ctx, m.condition).Should(Equal("True Verified"))
+		}
+		for _, m := range []member{leaf, chain} {
+			Eventually(ctx, m.condition).Should(Equal("False CertificateExpired"))
+			Expect(ours(m.get(ctx)).LastTransitionTime.Time).NotTo(BeTemporally("<", end))
+			Expect(time.Since(end)).To(BeNumerically("<", time.Minute))
+			Expect(m.connections()).To(BeEquivalentTo(1))
+		}
+	}, limit)
+
+	It("is not written by a probe that the manager's end cut short", func(ctx SpecContext) {
+		var silent []member
+		for i := range 20 {
+			silent = append(silent, join(ctx, fmt.Sprintf("silent-%d", i), "silent"))
+		}
+		createAudit(ctx, func(s *v1alpha1.KubeletCertAuditSpec) { s.Timeout.Duration = time.Minute })
+		manager := start(ctx, nil)
+		for _, m := range silent {
+			Eventually(m.connections).Should(BeEquivalentTo(1))
+		}
+		manager.stop()
+		for _, m := range silent {
+			Expect(m.condition(ctx)).To(BeEmpty())
+			Expect(m.events(ctx)).To(BeEmpty())
+		}
 	}, limit)
 
 	It("turns Unknown only after failureThreshold probes without evidence", func(ctx SpecContext) {

@@ -99,14 +99,15 @@ func (s *nodeState) next() time.Time {
 }
 
 // nextSlot spreads the nodes over the interval by a hash of their UID, so that
-// the load is flat; the slot is after now and at most one interval away.
+// the load is flat; the slot is after now and at most one interval away. It keeps
+// now's monotonic reading, so that a step of the clock moves no probe.
 func nextSlot(uid types.UID, interval time.Duration, now time.Time) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(uid))
 	phase := time.Duration(h.Sum64() % uint64(interval))
-	slot := now.Truncate(interval).Add(phase)
-	if !slot.After(now) {
-		slot = slot.Add(interval)
+	ahead := now.Truncate(interval).Add(phase).Sub(now)
+	if ahead <= 0 {
+		ahead += interval
 	}
-	return slot
+	return now.Add(ahead)
 }

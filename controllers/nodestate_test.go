@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,6 +245,13 @@ func TestNextSlot(t *testing.T) {
 		if n < nodes/tenths*8/10 || n > nodes/tenths*12/10 {
 			t.Errorf("%d of %d nodes in tenth %d of the interval", n, nodes, tenth)
 		}
+	}
+}
+
+// With a wall clock alone, one set back would put off every probe for as long.
+func TestASlotIsMonotonic(t *testing.T) {
+	if slot := nextSlot("u", interval, time.Now()); !strings.Contains(slot.String(), " m=+") {
+		t.Errorf("%s has no monotonic reading", slot)
 	}
 }
 

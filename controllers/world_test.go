@@ -50,10 +50,12 @@ func defect(name string) certs.Defect {
 	return all[i]
 }
 
+func (m member) identity() certs.Identity { return certs.Identity{NodeName: m.name, IP: m.ip} }
+
 // serve makes the kubelet behave like that from now on, with a new certificate.
 func (m member) serve(defectName string) member {
 	GinkgoHelper()
-	sim.Set(m.ip, fleet.BehaviourOf(world, defect(defectName), certs.Identity{NodeName: m.name, IP: m.ip}))
+	sim.Set(m.ip, fleet.BehaviourOf(world, defect(defectName), m.identity()))
 	return m
 }
 
