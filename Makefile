@@ -40,6 +40,10 @@ on_server = {{$$s := false}}{{range .TestImports}}{{if eq . "$(MODULE)/test/cont
 server_packages = $(GO) list -f '$(on_server){{if $$s}}{{.ImportPath}}{{end}}' ./... | grep -v /test/e2e$$
 other_packages = $(GO) list -f '$(on_server){{if not $$s}}{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}{{end}}' ./...
 
+# The kube-apiserver that oracle asks: the pinned one, or that of K8S_VERSION.
+K8S_VERSION ?=
+other_assets = $(if $(K8S_VERSION),KUBEBUILDER_ASSETS='$(CURDIR)/bin/k8s/$(K8S_VERSION)')
+
 # How many combinations oracle asks about.
 COMBINATIONS ?= 3000
 
@@ -54,7 +58,10 @@ test: control-plane ## Run all tests, those on the real API server last.
 
 .PHONY: oracle
 oracle: control-plane ## Compare verdicts with kube-apiserver's on COMBINATIONS generated inputs.
-	$(GO) test -count=1 -timeout 60m -v ./test/oracle -args -combinations $(COMBINATIONS)
+ifneq ($(K8S_VERSION),)
+	@$(GO) run -C test/kubernetes . -version '$(K8S_VERSION)'
+endif
+	$(other_assets) $(GO) test -count=1 -timeout 60m -v ./test/oracle -args -combinations $(COMBINATIONS)
 
 .PHONY: vet
 vet: ## Run go vet.

@@ -7,6 +7,12 @@
 // go.mod pins. A binary that exists is kept, so a second run is instant; a
 // lock lets concurrent runs wait for each other; a binary appears under its
 // name only when it is complete.
+//
+//	go run . -version v1.34.4
+//
+// builds the kube-apiserver of another version, from what that version's own
+// go.mod asks for, and with the Go that runs here; etcd and kubectl beside it
+// are the pinned ones.
 package main
 
 import (
@@ -37,10 +43,15 @@ var packages = map[string]string{
 
 func main() {
 	out := flag.String("o", "", "directory of the binaries (default: bin/k8s/VERSION of the repository)")
+	other := flag.String("version", "", "build kube-apiserver of this version instead, such as v1.34.4")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *out, flag.Args()); err != nil {
+	err := run(ctx, *out, flag.Args())
+	if err == nil && *other != "" {
+		err = runOther(ctx, *other)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
@@ -71,7 +82,7 @@ func run(ctx context.Context, out string, names []string) error {
 	}
 	defer unlock()
 	for _, name := range names {
-		if err := build(ctx, out, name, version); err != nil {
+		if err := build(ctx, "", out, name, version); err != nil {
 			return fmt.Errorf("build %s: %w", name, err)
 		}
 	}
@@ -119,8 +130,13 @@ func lock(ctx context.Context, path string) (func(), error) {
 	}
 }
 
-func build(ctx context.Context, out, name, version string) error {
-	target := filepath.Join(out, name)
+// build puts one binary into out; module is the directory of the module that
+// requires it, here by default.
+func build(ctx context.Context, module, out, name, version string) error {
+	target, err := filepath.Abs(filepath.Join(out, name))
+	if err != nil {
+		return err
+	}
 	if _, err := os.Stat(target); err == nil {
 		return nil
 	}
@@ -128,6 +144,7 @@ func build(ctx context.Context, out, name, version string) error {
 	defer func() { _ = os.Remove(partial) }()
 
 	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", ldflags(version), "-o", partial, packages[name])
+	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	stderr, err := cmd.StderrPipe()
