@@ -16,7 +16,7 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/
 help: ## Show this help.
 	@awk 'BEGIN { FS = ":.*## "; print "usage: make TARGET..." } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+		/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: ## Build bin/kubelet-cert-auditor.
@@ -62,6 +62,13 @@ ifneq ($(K8S_VERSION),)
 	@$(GO) run -C test/kubernetes . -version '$(K8S_VERSION)'
 endif
 	$(other_assets) $(GO) test -count=1 -timeout 60m -v ./test/oracle -args -combinations $(COMBINATIONS)
+
+.PHONY: e2e
+e2e: control-plane ## Test with a real kubelet and kube-controller-manager, as root.
+ifeq ($(KUBEBUILDER_ASSETS),)
+	@$(GO) run -C test/kubernetes . kubelet kube-controller-manager fakecri
+endif
+	$(GO) test $(RACE) -count=1 -timeout 20m ./test/e2e
 
 .PHONY: vet
 vet: ## Run go vet.

@@ -161,7 +161,7 @@ func (c *ControlPlane) Stop() error {
 		return nil
 	}
 	c.stopped = true
-	err := errors.Join(c.apiServer.stop(stopGrace), c.etcd.stop(stopGrace))
+	err := errors.Join(c.apiServer.stop(), c.etcd.stop())
 	if c.ownDir {
 		err = errors.Join(err, os.RemoveAll(c.dir))
 	}
@@ -173,7 +173,7 @@ func (c *ControlPlane) Stop() error {
 func (c *ControlPlane) StopAPIServer() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.apiServer.stop(stopGrace)
+	return c.apiServer.stop()
 }
 
 // KillAPIServer ends the API server by SIGKILL and returns when it is gone. It

@@ -122,16 +122,16 @@ func (p *process) ended() error {
 	return fmt.Errorf("%s ended by itself (%s); its log ends:\n%s", p.name, outcome, tail)
 }
 
-// stop asks the process to end, kills it after grace, and returns when it is
+// stop asks the process to end, kills it after stopGrace, and returns when it is
 // gone. It does nothing to a nil or ended process.
-func (p *process) stop(grace time.Duration) error {
+func (p *process) stop() error {
 	if !p.running() {
 		return nil
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return p.kill()
 	}
-	deadline := time.NewTimer(grace)
+	deadline := time.NewTimer(stopGrace)
 	defer deadline.Stop()
 	select {
 	case <-p.exited:

@@ -1,7 +1,7 @@
 // Command kubernetes builds the pinned Kubernetes binaries that the tests and
 // the demo run against, once, through the Go module proxy:
 //
-//	go run . [-o DIR] [kube-apiserver etcd kubectl kube-controller-manager kubelet]
+//	go run . [-o DIR] [kube-apiserver etcd kubectl kube-controller-manager kubelet fakecri]
 //
 // The default DIR is bin/k8s/VERSION of the repository, VERSION being what
 // go.mod pins. A binary that exists is kept, so a second run is instant; a
@@ -35,6 +35,7 @@ import (
 // packages maps a binary's name to the import path it is built from.
 var packages = map[string]string{
 	"etcd":                    "go.etcd.io/etcd/server/v3",
+	"fakecri":                 "./fakecri",
 	"kube-apiserver":          "k8s.io/kubernetes/cmd/kube-apiserver",
 	"kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 	"kubectl":                 "k8s.io/kubernetes/cmd/kubectl",

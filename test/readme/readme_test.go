@@ -362,10 +362,10 @@ func TestMakeTargetsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	targets := map[string]bool{}
-	for _, match := range regexp.MustCompile(`(?m)^([a-z-]+):.*## `).FindAllStringSubmatch(string(makefile), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `).FindAllStringSubmatch(string(makefile), -1) {
 		targets[match[1]] = false
 	}
-	for _, match := range regexp.MustCompile("(?m)(?:^ {4}|`)make ([a-z -]+)").FindAllStringSubmatch(readme(t), -1) {
+	for _, match := range regexp.MustCompile("(?m)(?:^ {4}|`)make ([a-z0-9 -]+)").FindAllStringSubmatch(readme(t), -1) {
 		for target := range strings.FieldsSeq(match[1]) {
 			if _, ok := targets[target]; !ok {
 				t.Errorf("the Makefile has no target %s", target)
