@@ -70,6 +70,18 @@ ifeq ($(KUBEBUILDER_ASSETS),)
 endif
 	$(GO) test $(RACE) -count=1 -timeout 20m ./test/e2e
 
+# How long each fuzz target runs.
+FUZZTIME ?= 60s
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME.
+	@set -e; for file in $$(git ls-files -co --exclude-standard '*_test.go' | xargs grep -l '^func Fuzz'); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' $$file); do \
+			echo "$$(dirname $$file) $$target"; \
+			$(GO) test ./$$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s; \
+		done; \
+	done
+
 .PHONY: vet
 vet: ## Run go vet.
 	$(GO) vet ./...
