@@ -39,7 +39,8 @@ type NodeReconciler struct {
 	Counters Counters
 	Regimes  *Regimes
 	Clock    clock.Clock
-	// Concurrency is the number of probes at a time.
+	// Concurrency is the number of probes under way, those included whose peers
+	// do not answer.
 	Concurrency int
 	// RetryAfter is the pause before a probe that showed nothing is repeated.
 	RetryAfter time.Duration

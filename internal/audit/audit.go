@@ -28,7 +28,8 @@ type Options struct {
 	Policy    verdict.Policy
 	// Timeout of one probe.
 	Timeout time.Duration
-	// Concurrency is the number of probes at a time, at least 1.
+	// Concurrency is the number of probes under way, those included whose peers
+	// do not answer; at least 1.
 	Concurrency int
 	// What decides the answer, and so the exit code.
 	What verdict.What

@@ -74,7 +74,7 @@ func (o *auditOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.filename, "filename", "f", "", `read Nodes from a file instead of an API server, as "kubectl get nodes -o json" or "-o yaml" prints them; - is standard input`)
 	flags.StringVarP(&o.selector, "selector", "l", "", "audit only the Nodes with these labels; the answer is then about these alone")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "the time limit of one probe")
-	flags.IntVar(&o.concurrency, "concurrency", 128, "the number of probes at a time")
+	flags.IntVar(&o.concurrency, "concurrency", 128, "the number of handshakes at a time; those whose peers do not answer do not count")
 	flags.BoolVar(&o.allowLocal, "allow-local-addresses", false, "also dial loopback, link-local, multicast and unspecified addresses")
 	addConnectionFlags(flags, o.connection)
 }
@@ -115,10 +115,10 @@ func (o *auditOptions) run(ctx context.Context) error {
 	}
 	progress, done := o.progress(len(nodes))
 	result := audit.Run(ctx, nodes, audit.Options{
-		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal},
+		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal, Limiter: probe.NewLimiter(o.concurrency)},
 		Endpoints: o.endpoints.options(),
 		Policy:    verdict.Policy{Bundle: bundle},
-		Timeout:   o.timeout, Concurrency: o.concurrency, What: verdict.What(o.what),
+		Timeout:   o.timeout, Concurrency: probe.OpenPerPlace * o.concurrency, What: verdict.What(o.what),
 		Selector: o.selector, Excluded: excluded, ClusterCA: clusterCA,
 		Clock: clock.RealClock{}, Progress: progress,
 	})

@@ -97,7 +97,7 @@ func (o *ManagerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "probe only while holding the lease, so that several replicas can run")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "where to serve metrics over TLS, to clients that may get /metrics; 0 turns them off")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "where to serve /healthz and /readyz")
-	flags.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "the number of probes at a time")
+	flags.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "the number of handshakes at a time; those whose peers do not answer do not count")
 	flags.BoolVar(&o.AllowLocalAddresses, "allow-local-addresses", o.AllowLocalAddresses, "also dial loopback, link-local, multicast and unspecified addresses, for tests")
 	flags.StringVar(&o.ClusterCAFile, "cluster-ca-file", o.ClusterCAFile, "the trust bundle where the KubeletCertAudit names none")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests per second to the API server")
@@ -262,9 +262,9 @@ func setUp(mgr ctrl.Manager, o ManagerOptions, m *metrics.Metrics) error {
 	recorder := &record.Recorder{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("kubelet-cert-auditor"), Clock: clock.RealClock{}}
 	regimes := &controllers.Regimes{}
 	nodes := &controllers.NodeReconciler{
-		Client: mgr.GetClient(), Prober: &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses},
+		Client: mgr.GetClient(), Prober: &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses, Limiter: probe.NewLimiter(o.Concurrency)},
 		Recorder: recorder, Ledger: m, Counters: m, Regimes: regimes, Clock: clock.RealClock{},
-		Concurrency: o.Concurrency, RetryAfter: o.RetryAfter,
+		Concurrency: probe.OpenPerPlace * o.Concurrency, RetryAfter: o.RetryAfter,
 	}
 	audit := &controllers.AuditReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Ledger: m, Counters: m,

@@ -34,6 +34,8 @@ type Prober struct {
 	AllowLocalAddresses bool
 	// Resolver for host names; nil means net.DefaultResolver.
 	Resolver *net.Resolver
+	// Limiter bounds the handshakes that use the CPU; nil means no bound.
+	Limiter *Limiter
 }
 
 var (
@@ -41,14 +43,32 @@ var (
 	errNoHost     = errors.New("neither an IP address nor a host name")
 )
 
+// smallerLimit is the time limit of the second look at a peer that has not
+// answered: a path that lets a smaller ClientHello through does so at once.
+const smallerLimit = 2 * time.Second
+
+// classical curves make a ClientHello that fits into one packet; crypto/tls'
+// default since Go 1.24 adds a post-quantum share and does not.
+var classical = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
+
 // Probe performs one handshake and says what it showed; timeout bounds name
-// resolution, connection and handshake together. An error means that ctx ended
-// before there was an observation, never that a kubelet misbehaves.
+// resolution, connection and handshake together. Where not one byte comes back
+// in that time, it looks once more, for at most two seconds, with a smaller
+// ClientHello. An error means that ctx ended before there was an observation,
+// never that a kubelet misbehaves.
 func (p *Prober) Probe(ctx context.Context, endpoint verdict.Endpoint, timeout time.Duration) (verdict.Observation, error) {
+	t, err := p.Limiter.begin(ctx)
+	if err != nil {
+		return verdict.Observation{}, err
+	}
+	defer t.pause()
 	start := time.Now()
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	obs := p.probe(limited, endpoint)
+	obs, unanswered := p.attempt(ctx, t, endpoint, timeout, nil)
+	if unanswered && ctx.Err() == nil {
+		if smaller, none := p.attempt(ctx, t, endpoint, min(timeout, smallerLimit), classical); !none {
+			obs.Smaller = &smaller
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return verdict.Observation{}, err
 	}
@@ -56,17 +76,31 @@ func (p *Prober) Probe(ctx context.Context, endpoint verdict.Endpoint, timeout t
 	return obs, nil
 }
 
-func (p *Prober) probe(ctx context.Context, endpoint verdict.Endpoint) verdict.Observation {
+// attempt is one handshake. unanswered says that the connection was made and
+// not one byte came over it in time.
+func (p *Prober) attempt(ctx context.Context, t *turn, endpoint verdict.Endpoint, timeout time.Duration, curves []tls.CurveID) (obs verdict.Observation, unanswered bool) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	t.pause()
 	conn, err := p.dial(ctx, endpoint)
 	if err != nil {
-		return dialObservation(err)
+		return dialObservation(err), false
 	}
-	defer func() { _ = conn.Close() }()
+	bounded := &boundedConn{Conn: conn, left: maxHandshakeBytes, turn: t, ctx: ctx}
+	defer func() { _ = bounded.Close() }()
+	if t.resume(ctx) != nil {
+		return verdict.Observation{Outcome: verdict.OutcomeTimeout}, false
+	}
+	obs = handshake(ctx, bounded, endpoint.Host, curves)
+	return obs, obs.Outcome == verdict.OutcomeTimeout && bounded.left == maxHandshakeBytes
+}
 
+func handshake(ctx context.Context, conn net.Conn, host string, curves []tls.CurveID) verdict.Observation {
 	var obs verdict.Observation
-	client := tls.Client(&boundedConn{Conn: conn, left: maxHandshakeBytes}, &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		ServerName: endpoint.Host,
+	client := tls.Client(conn, &tls.Config{
+		MinVersion:       tls.VersionTLS12,
+		CurvePreferences: curves,
+		ServerName:       host,
 		// Verification is the judge's: it wants every check, also where the
 		// first one fails. Nothing is sent over this connection.
 		InsecureSkipVerify: true, //nolint:gosec // see above
@@ -213,10 +247,13 @@ func refusedCertificate(err error) bool {
 
 var errTooMuch = errors.New("the peer sent too much within the handshake")
 
-// boundedConn ends a handshake whose peer never stops sending.
+// boundedConn ends a handshake whose peer never stops sending, and gives the
+// probe's turn to others while the peer keeps it waiting.
 type boundedConn struct {
 	net.Conn
 	left int
+	turn *turn
+	ctx  context.Context //nolint:containedctx // that of the one handshake over it
 }
 
 // Read fails once the budget is spent.
@@ -224,7 +261,11 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	if c.left <= 0 {
 		return 0, errTooMuch
 	}
+	c.turn.pause()
 	n, err := c.Conn.Read(b)
 	c.left -= n
+	if ended := c.turn.resume(c.ctx); ended != nil && err == nil {
+		err = ended
+	}
 	return n, err
 }

@@ -44,13 +44,13 @@ func TestOutcomeOfEachWire(t *testing.T) {
 		certs.WireWrongKey12: verdict.OutcomeHandshakeFailed, certs.WireWrongKey13: verdict.OutcomeHandshakeFailed,
 		certs.WireAlertAfterCertificate12: verdict.OutcomeHandshakeFailed, certs.WireAlertAfterCertificate13: verdict.OutcomeInternalError,
 		certs.WireCloseAfterCertificate12: verdict.OutcomeClosed, certs.WireCloseAfterCertificate13: verdict.OutcomeClosed,
-		certs.WireTLSRequireClientCert12: verdict.OutcomeHandshakeFailed,
+		certs.WireTLSRequireClientCert12: verdict.OutcomeHandshakeFailed, certs.WireDropsLargeHello: verdict.OutcomeTimeout,
 	}
 	prober := &probe.Prober{AllowLocalAddresses: true}
 	for i, m := range fleet.Populate(f, world, certs.Defects(), len(certs.Defects())) {
 		t.Run(m.Defect.Name, func(t *testing.T) {
 			timeout := 10 * time.Second
-			if m.Defect.Wire == certs.WireSilent {
+			if expected := want[m.Defect.Wire]; expected == verdict.OutcomeTimeout {
 				timeout = 100 * time.Millisecond
 			}
 			obs, err := prober.Probe(t.Context(), endpointOf(f, m.IP), timeout)
@@ -95,6 +95,48 @@ func TestDetailIsTheSameFromProbeToProbe(t *testing.T) {
 		if len(details) != 1 {
 			t.Errorf("%s: details %v", m.Defect.Name, details)
 		}
+	}
+}
+
+// A path that drops large ClientHellos is told from a kubelet that is silent,
+// and the handshake that came through is no evidence.
+func TestASmallerClientHelloIsTriedOnce(t *testing.T) {
+	f, world := startFleet(t), certs.NewWorld(time.Now())
+	good := func(ip netip.Addr) certs.Served {
+		return world.CA.Issue(certs.Template(certs.Identity{NodeName: "n1", IP: ip}))
+	}
+	for i, c := range []struct {
+		wire        certs.Wire
+		outcome     verdict.Outcome
+		smaller     verdict.Outcome
+		connections int64
+	}{
+		{certs.WireDropsLargeHello, verdict.OutcomeTimeout, verdict.OutcomeCompleted, 2},
+		{certs.WireSilent, verdict.OutcomeTimeout, verdict.OutcomeNone, 2},
+		{certs.WireTLS, verdict.OutcomeCompleted, verdict.OutcomeNone, 1},
+		{certs.WireReset, verdict.OutcomeClosed, verdict.OutcomeNone, 1},
+	} {
+		t.Run(c.wire.String(), func(t *testing.T) {
+			ip := fleet.Address(i)
+			f.Set(ip, fleet.Behaviour{Wire: c.wire, Served: good(ip)})
+			timeout := time.Second
+			if c.outcome != verdict.OutcomeTimeout {
+				timeout = time.Minute
+			}
+			obs, err := (&probe.Prober{AllowLocalAddresses: true}).Probe(t.Context(), endpointOf(f, ip), timeout)
+			if err != nil || obs.Outcome != c.outcome || len(obs.Chain) > 0 != (c.outcome == verdict.OutcomeCompleted) {
+				t.Errorf("%v with %d certificates, %v", obs.Outcome, len(obs.Chain), err)
+			}
+			switch {
+			case (obs.Smaller == nil) != (c.smaller == verdict.OutcomeNone):
+				t.Errorf("the smaller one: %+v", obs.Smaller)
+			case obs.Smaller != nil && (obs.Smaller.Outcome != c.smaller || !obs.Smaller.KeyProven || len(obs.Smaller.Chain) != 1):
+				t.Errorf("the smaller one: %+v", obs.Smaller)
+			}
+			if got := f.Counts(ip).Connections; got != c.connections {
+				t.Errorf("%d connections, want %d", got, c.connections)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
@@ -128,7 +129,7 @@ func outcomeVerdict(obs Observation, policy Policy, exp Expectation, now time.Ti
 	case OutcomeClosed:
 		return outcomeAnswer{reason: v1alpha1.ReasonConnectionClosed, text: "The connection was closed within the handshake" + notReady(exp)}
 	case OutcomeTimeout:
-		return outcomeAnswer{reason: v1alpha1.ReasonProbeTimeout, text: "No answer in time" + notReady(exp)}
+		return outcomeAnswer{reason: v1alpha1.ReasonProbeTimeout, text: "No answer in time" + notReady(exp) + smaller(exp, obs, policy, now)}
 	case OutcomeNotTLS:
 		return outcomeAnswer{status: False, reason: v1alpha1.ReasonNotTLS, text: "The answer is not TLS" + detail}
 	case OutcomeInternalError:
@@ -157,6 +158,16 @@ func noCertificate(policy Policy, exp Expectation, now time.Time) outcomeAnswer 
 		o.status, o.nextLook = Unknown, end
 	}
 	return o
+}
+
+// smaller tells what a smaller ClientHello got.
+func smaller(exp Expectation, obs Observation, policy Policy, now time.Time) string {
+	if obs.Smaller == nil {
+		return ""
+	}
+	v := Judge(exp, *obs.Smaller, policy, now)
+	return fmt.Sprintf(", but there is one to a ClientHello without post-quantum key exchange (by which it would be %s %s): "+
+		"something on the way drops larger ones, and kube-apiserver sends those since it is built with Go 1.24", v.Status, v.Reason)
 }
 
 func notReady(exp Expectation) string {

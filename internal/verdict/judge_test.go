@@ -404,6 +404,19 @@ func TestRulesOneByOne(t *testing.T) {
 	}
 }
 
+// What a smaller ClientHello got is told, and changes nothing.
+func TestASmallerHelloIsNoEvidence(t *testing.T) {
+	answered := completed(t, good(t, nil))
+	v := verdict.Judge(expectation(), verdict.Observation{Outcome: verdict.OutcomeTimeout, Smaller: &answered}, policy(), now)
+	if v.Status != verdict.Unknown || v.Reason != v1alpha1.ReasonProbeTimeout || v.Leaf != nil || v.Evidence() {
+		t.Errorf("got %v %s", v.Status, v.Reason)
+	}
+	if !strings.Contains(v.Message, "by which it would be True Verified") || !strings.Contains(v.Message, "drops larger ones") {
+		t.Errorf("%q", v.Message)
+	}
+	assertMessage(t, v)
+}
+
 func TestWordsWithoutAChain(t *testing.T) {
 	notReady := expectation()
 	notReady.NotReady = true

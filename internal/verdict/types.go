@@ -130,6 +130,11 @@ type Observation struct {
 	TLSVersion uint16
 	// Duration of the probe.
 	Duration time.Duration
+	// Smaller is what the peer showed to a ClientHello without post-quantum key
+	// shares, where it gave no answer to the full one; nil where that was not
+	// tried or got no answer either. It is no evidence: kube-apiserver sends the
+	// full one.
+	Smaller *Observation
 }
 
 // Bundle is a set of trust anchors. The zero Bundle trusts nobody.

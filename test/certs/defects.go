@@ -207,6 +207,8 @@ func noEvidence() []Defect {
 			Wire: WireRefused, Status: statusUnknown, Reason: v1alpha1.ReasonConnectionFailed},
 		{Name: "silent", Summary: "The connection is accepted and never answered.",
 			Wire: WireSilent, Status: statusUnknown, Reason: v1alpha1.ReasonProbeTimeout},
+		{Name: "drops-large-hello", Summary: "Something on the way drops a ClientHello that does not fit into one packet.",
+			Wire: WireDropsLargeHello, Serve: issued(nil), Status: statusUnknown, Reason: v1alpha1.ReasonProbeTimeout},
 		{Name: "closes", Summary: "The connection is closed after the ClientHello.",
 			Wire: WireCloseAfterHello, Status: statusUnknown, Reason: v1alpha1.ReasonConnectionClosed},
 		{Name: "resets", Summary: "The connection is reset after the ClientHello.",

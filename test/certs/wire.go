@@ -33,6 +33,9 @@ const (
 	WireCloseAfterHello
 	// WireReset resets the connection after the ClientHello.
 	WireReset
+	// WireDropsLargeHello is WireTLS behind something that drops a ClientHello
+	// of more than 1,400 bytes, which is never answered.
+	WireDropsLargeHello
 
 	// WireWrongKey12 shows a certificate in TLS 1.2 and signs with another key.
 	WireWrongKey12
@@ -76,6 +79,7 @@ func (w Wire) String() string {
 		WireSilent:                  "silent",
 		WireCloseAfterHello:         "close-after-hello",
 		WireReset:                   "reset",
+		WireDropsLargeHello:         "drops-large-hello",
 		WireWrongKey12:              "wrong-key-tls12",
 		WireWrongKey13:              "wrong-key-tls13",
 		WireAlertAfterCertificate12: "alert-after-certificate-tls12",

@@ -14,9 +14,15 @@ type conn struct {
 	// withhold makes Write drop the last TLS record of what it is given, and
 	// everything after it.
 	withhold, withheld bool
+	unread             []byte // what Read gives first
 }
 
 func (c *conn) Read(p []byte) (int, error) {
+	if len(c.unread) > 0 {
+		n := copy(p, c.unread)
+		c.unread = c.unread[n:]
+		return n, nil
+	}
 	n, err := c.TCPConn.Read(p)
 	c.node.bytesRead.Add(int64(n))
 	return n, err

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,8 @@ func (f *Fleet) serverOf(n *node, b Behaviour) func(*conn) {
 		return servePlainHTTP
 	case certs.WireSilent:
 		return (*conn).drain
+	case certs.WireDropsLargeHello:
+		return dropLargeHello(serveTLS(configOf(n, b)))
 	case certs.WireCloseAfterHello:
 		return closeAfterHello
 	case certs.WireReset, certs.WireRefused:
@@ -72,7 +75,7 @@ func mustBeServable(b Behaviour) {
 	if b.Wire.ShowsCertificate() && len(b.Served.Chain) == 0 {
 		panic(fmt.Sprintf("fleet: wire %s needs a certificate to show", b.Wire))
 	}
-	if b.Wire.ProvesKey() && b.Served.Key == nil {
+	if (b.Wire.ProvesKey() || b.Wire == certs.WireDropsLargeHello) && b.Served.Key == nil {
 		panic(fmt.Sprintf("fleet: wire %s needs the certificate's key", b.Wire))
 	}
 }
@@ -106,7 +109,7 @@ func configOf(n *node, b Behaviour) *tls.Config {
 	case certs.WireWrongKey13, certs.WireAlertAfterCertificate13, certs.WireCloseAfterCertificate13:
 		config.MinVersion = tls.VersionTLS13
 	case certs.WireTLS, certs.WireSlow, certs.WireNoCertificate, certs.WirePlainHTTP, certs.WireRefused,
-		certs.WireSilent, certs.WireCloseAfterHello, certs.WireReset: // a kubelet's, where it is used at all
+		certs.WireSilent, certs.WireCloseAfterHello, certs.WireReset, certs.WireDropsLargeHello: // a kubelet's, where it is used at all
 	}
 	if b.Configure != nil {
 		b.Configure(config)
@@ -184,6 +187,25 @@ func servePlainHTTP(c *conn) {
 			"Connection: close\r\n\r\n400 Bad Request")
 	}
 	c.finish()
+}
+
+// mostHello is the size of the largest ClientHello that comes through.
+const mostHello = 1400
+
+// dropLargeHello answers nothing that begins with a large record.
+func dropLargeHello(serve func(*conn)) func(*conn) {
+	return func(c *conn) {
+		var header [5]byte
+		if _, err := io.ReadFull(c, header[:]); err != nil {
+			return
+		}
+		if int(binary.BigEndian.Uint16(header[3:]))+len(header) > mostHello {
+			c.drain()
+			return
+		}
+		c.unread = header[:]
+		serve(c)
+	}
 }
 
 func closeAfterHello(c *conn) {
