@@ -224,6 +224,8 @@ func handshakeOutcome(err error) (verdict.Outcome, string) {
 			return verdict.OutcomeInternalError, err.Error()
 		}
 		return verdict.OutcomeHandshakeFailed, err.Error()
+	case errors.As(err, &op) && op.Op == "local error": // what came is no sound TLS
+		return verdict.OutcomeHandshakeFailed, err.Error()
 	case refusedCertificate(err):
 		return verdict.OutcomeBadCertificate, err.Error()
 	case strings.HasPrefix(err.Error(), "tls: "):
