@@ -20,6 +20,10 @@ const (
 	FindingOtherIdentity     = "OtherNodesIdentity"
 	FindingSharedCertificate = "SharedCertificate"
 	FindingSharedAddress     = "SharedAddress"
+	FindingLargeHelloDropped = "LargeClientHelloDropped"
+	FindingVirtualKubelets   = "VirtualKubelets"
+	FindingLongNodeNames     = "LongNodeNames"
+	FindingSameIssuer        = "SameIssuer"
 )
 
 // findings are patterns over nodes; the one that explains most leads.
@@ -27,9 +31,14 @@ func findings(looked []Looked, bundle verdict.Bundle) []Finding {
 	var list []Finding
 	list = append(list, issuerNotInBundle(looked, bundle)...)
 	list = append(list, habits(looked)...)
+	list = append(list, pathFindings(looked)...)
 	list = append(list, otherIdentities(looked)...)
 	list = append(list, shared(looked, FindingSharedCertificate, "one certificate is served for several nodes", certificateKey)...)
 	list = append(list, shared(looked, FindingSharedAddress, "one address is reported by several nodes", addressKey)...)
+	list = append(list, remarks(looked)...)
+	if bundle.Empty() {
+		list = append(list, shared(looked, FindingSameIssuer, "several certificates come from one issuer, whose CA was not given", issuerKey)...)
+	}
 	return list
 }
 
@@ -98,6 +107,38 @@ func habits(looked []Looked) []Finding {
 	return list
 }
 
+// pathFindings are about the way to the nodes.
+func pathFindings(looked []Looked) []Finding {
+	return about(looked, FindingLargeHelloDropped,
+		"the way to these nodes drops a ClientHello that does not fit into one packet, as Go sends it since 1.24: look at the MTU and at middleboxes",
+		func(l Looked) bool { return l.Observation.Smaller != nil })
+}
+
+// remarks need no remedy, or not now.
+func remarks(looked []Looked) []Finding {
+	return append(
+		about(looked, FindingVirtualKubelets,
+			"these are virtual kubelets, which serve what their provider gives them; the check is for them too",
+			func(l Looked) bool { return l.Node.Labels["type"] == "virtual-kubelet" }),
+		about(looked, FindingLongNodeNames,
+			"their names have over 52 characters, so that system:node:<name> exceeds the 64 of X.520: kube-controller-manager issues it, CAs that keep the limit do not",
+			func(l Looked) bool { return verdict.IsLongNodeName(l.Node.Name) })...)
+}
+
+// about is one finding about the nodes chosen, if there are any.
+func about(looked []Looked, kind, message string, chosen func(Looked) bool) []Finding {
+	var nodes []string
+	for _, l := range looked {
+		if chosen(l) {
+			nodes = append(nodes, l.Node.Name)
+		}
+	}
+	if len(nodes) == 0 {
+		return nil
+	}
+	return []Finding{{kind, message, nodes}}
+}
+
 // otherIdentities are nodes that show the name of another node of the cluster.
 func otherIdentities(looked []Looked) []Finding {
 	names := map[string]bool{}
@@ -126,6 +167,13 @@ func certificateKey(l Looked) string {
 		return ""
 	}
 	return fingerprint(l.Verdict.Leaf)
+}
+
+func issuerKey(l Looked) string {
+	if l.Verdict.Leaf == nil {
+		return ""
+	}
+	return l.Verdict.Leaf.Issuer.String()
 }
 
 func addressKey(l Looked) string {

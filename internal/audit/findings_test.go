@@ -58,6 +58,20 @@ func foreignK3s() *cluster {
 	return c
 }
 
+func virtual() *cluster {
+	c := clusterOf("a good", "b good")
+	c.nodes[0].Labels["type"] = "virtual-kubelet"
+	return c
+}
+
+// narrow has b answer a smaller ClientHello alone.
+func narrow() *cluster {
+	c := clusterOf("a good", "b good")
+	answered := c.shows["10.0.0.2"]
+	c.shows["10.0.0.2"] = verdict.Observation{Outcome: verdict.OutcomeTimeout, Smaller: &answered}
+	return c
+}
+
 func TestFindings(t *testing.T) {
 	for name, c := range map[string]struct {
 		cluster *cluster
@@ -85,6 +99,10 @@ func TestFindings(t *testing.T) {
 		"one host name, whatever its case":    {sameAddress("host.example", 10250, 10250), []string{"SharedAddress: a b"}},
 		"one address, two ports":              {sameAddress("10.0.0.9", 10250, 10251), nil},
 		"two nodes without an address":        {sameAddress("", 10250, 10250), nil},
+		"a virtual kubelet":                   {virtual(), []string{"VirtualKubelets: a"}},
+		"a name that is too long for X.520":   {clusterOf(strings.Repeat("n", 53) + " good"), []string{"LongNodeNames: " + strings.Repeat("n", 53)}},
+		"one that just is not":                {clusterOf(strings.Repeat("n", 52) + " good"), nil},
+		"a way that drops large ClientHellos": {narrow(), []string{"LargeClientHelloDropped: b"}},
 		"the bundle's fault leads the nodes'": {foreignK3s(), []string{"IssuerNotInBundle: a b", "BareNodeNames: a b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +126,8 @@ func TestWithoutACATheBundleIsNotBlamed(t *testing.T) {
 		c := clusterOf("a "+defect, "b "+defect)
 		opts := options(c)
 		opts.Policy.Bundle = verdict.Bundle{}
-		if r := audit.Run(t.Context(), c.nodes, opts); len(r.Findings) != 0 {
+		r := audit.Run(t.Context(), c.nodes, opts)
+		if len(r.Findings) != 1 || r.Findings[0].Kind != audit.FindingSameIssuer || !slices.Equal(r.Findings[0].Nodes, []string{"a", "b"}) {
 			t.Errorf("%s: %+v", defect, r.Findings)
 		}
 	}

@@ -21,7 +21,7 @@ func TestTheBinary(t *testing.T) {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	c := newCluster(t, "good", "silent", "good-tls12")
+	c := newInterruptible(t, "good", "good-tls12")
 	ctx, cancel := context.WithTimeout(t.Context(), quick)
 	defer cancel()
 	command := func(args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
@@ -36,7 +36,7 @@ func TestTheBinary(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "a connection to the silent node", func() bool { return c.counts(1).Connections > 0 })
+		c.stuck(t)
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Error(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/probe"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/certs"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/fleet"
 )
@@ -118,6 +120,35 @@ func (c *cluster) add(d certs.Defect) certs.Served {
 	c.fleet.Set(ip, b)
 	c.list.Items = append(c.list.Items, *fleet.Node(d.Name, ip, c.fleet.PortOf(ip)))
 	return b.Served
+}
+
+// newInterruptible is a cluster that an audit with --concurrency=1 comes to a
+// stop in: a first node, as many silent ones as may be waited for, and a last
+// one, whose turn does not come. Once each silent one has a connection, the
+// first is done.
+func newInterruptible(t *testing.T, first, last string) *cluster {
+	t.Helper()
+	c := newCluster(t, first)
+	for i := range probe.OpenPerPlace {
+		silent := defectOf(t, "silent")
+		silent.Name = fmt.Sprintf("silent-%d", i)
+		c.add(silent)
+	}
+	c.add(defectOf(t, last))
+	return c
+}
+
+// stuck waits until it has come to a stop.
+func (c *cluster) stuck(t *testing.T) {
+	t.Helper()
+	waitFor(t, "a connection to each silent node", func() bool {
+		for i := range probe.OpenPerPlace {
+			if c.counts(1+i).Connections == 0 {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // counts is what arrived at the i-th node.

@@ -2,9 +2,12 @@ package verdict
 
 import (
 	"bytes"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
@@ -12,7 +15,11 @@ import (
 
 // selfSignedName is what client-go's GenerateSelfSignedCertKey writes, which
 // the kubelet uses where it is given no certificate: host@unixtime.
-var selfSignedName = regexp.MustCompile(`@[0-9]{9,11}$`)
+var selfSignedName = regexp.MustCompile(`@[0-9]{4,11}$`)
+
+// maxCommonName is the limit of X.520 (ub-common-name), which crypto/x509 does
+// not enforce and OpenSSL does.
+const maxCommonName = 64
 
 // hint names the known pattern behind the first failing check.
 func hint(e *evidence, v Verdict, findings []Finding) string {
@@ -36,10 +43,21 @@ func hint(e *evidence, v Verdict, findings []Finding) string {
 
 // IsSelfSignedFallback recognises the pair that a kubelet makes for itself.
 func IsSelfSignedFallback(commonName, issuer string) bool {
-	return selfSignedName.MatchString(commonName) && strings.Contains(issuer, "-ca@")
+	return selfSignedName.MatchString(commonName) && (strings.Contains(issuer, "-ca@") || issuer == commonName)
 }
 
+// IsLongNodeName says that the node's common name exceeds what CAs issue that
+// keep the limit of X.520.
+func IsLongNodeName(nodeName string) bool { return len(CommonNameOf(nodeName)) > maxCommonName }
+
 func addressHint(e *evidence) string {
+	names := len(e.leaf.DNSNames) + len(e.leaf.IPAddresses)
+	switch {
+	case names == 0 && e.leaf.Subject.CommonName != "" && strings.EqualFold(e.leaf.Subject.CommonName, e.exp.Endpoint.Host):
+		return "the name stands in the common name alone, where it has not counted since Go 1.15; it belongs into a SAN"
+	case names == 0:
+		return "the certificate has no DNS or IP SAN at all, as a client certificate has not"
+	}
 	ip, err := netip.ParseAddr(e.exp.Endpoint.Host)
 	if err != nil {
 		return ""
@@ -55,20 +73,56 @@ func addressHint(e *evidence) string {
 	return ""
 }
 
+// authorityHint climbs from the leaf as far as signatures lead, and says why
+// there is no way on.
 func authorityHint(e *evidence) string {
-	for _, c := range e.bundle.Certificates {
-		if bytes.Equal(c.RawSubject, e.leaf.RawIssuer) {
-			return "the trust bundle holds a CA of that very name, but with another key"
+	top := e.leaf
+	for range e.served { // at most one step for each
+		issuer := issuerOf(top, e.served)
+		if issuer == nil || bytes.Equal(issuer.RawSubject, issuer.RawIssuer) {
+			break
+		}
+		top = issuer
+	}
+	for _, ca := range slices.Concat(e.bundle.Certificates, e.served) {
+		if !bytes.Equal(ca.RawSubject, top.RawIssuer) || ca.Equal(top) {
+			continue
+		}
+		if h := namesakeHint(top, ca); h != "" {
+			return h
 		}
 	}
-	last := e.leaf
-	if n := len(e.served); n > 0 {
-		last = e.served[n-1]
-	}
-	if bytes.Equal(last.RawSubject, last.RawIssuer) {
+	if bytes.Equal(top.RawSubject, top.RawIssuer) || issuerOf(top, e.served) != nil {
 		return "the kubelet serves a root of its own that is not in the trust bundle"
 	}
-	return fmt.Sprintf("neither the kubelet serves nor the trust bundle holds the issuer %s", Quote(last.Issuer.String()))
+	return fmt.Sprintf("neither the kubelet serves nor the trust bundle holds the issuer %s", Quote(top.Issuer.String()))
+}
+
+// issuerOf finds the certificate that signed c, other than itself.
+func issuerOf(c *x509.Certificate, among []*x509.Certificate) *x509.Certificate {
+	for _, ca := range among {
+		if bytes.Equal(ca.RawSubject, c.RawIssuer) && !ca.Equal(c) && c.CheckSignatureFrom(ca) == nil {
+			return ca
+		}
+	}
+	return nil
+}
+
+// namesakeHint says why a CA of the right name does not do for c; "" where the
+// signature is right, and the reason lies further up.
+func namesakeHint(c, ca *x509.Certificate) string {
+	err := c.CheckSignatureFrom(ca)
+	var constraint x509.ConstraintViolationError
+	var insecure x509.InsecureAlgorithmError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &constraint):
+		return fmt.Sprintf("the issuer %s may not sign others: it lacks the basic constraints of a CA, or the key usage for certificates", Quote(ca.Subject.String()))
+	case errors.As(err, &insecure):
+		return fmt.Sprintf("the signature is made with %s, which is insecure and refused", c.SignatureAlgorithm)
+	}
+	return "there is a CA of that very name, but with another key"
 }
 
 func commonNameHint(e *evidence) string {
@@ -78,6 +132,8 @@ func commonNameHint(e *evidence) string {
 		return "a bare node name is what k3s, RKE2 and kops issue: it is so on every node, and a certificate made by hand does not last; leave the check off until the distribution issues system:node: names"
 	case strings.EqualFold(cn, want):
 		return "it differs in case only, and the comparison is byte for byte"
+	case len(want) > maxCommonName && cn == want[:maxCommonName]:
+		return "it is cut off at 64 characters, the limit of X.520, which this issuer keeps: a node name over 52 characters is too long for it"
 	case cn == "":
 		return "the certificate has no common name"
 	case named:
