@@ -131,7 +131,7 @@ var everyDefect = sync.OnceValues(func() (*cluster, *audit.Report) {
 	c, prober, silent := clusterOf(), &probe.Prober{AllowLocalAddresses: true}, map[string]bool{}
 	for _, m := range fleet.Populate(f, world, certs.Defects(), len(certs.Defects())) {
 		c.nodes = append(c.nodes, m.Node)
-		silent[m.IP.String()] = m.Defect.Wire == certs.WireSilent
+		silent[m.IP.String()] = m.Defect.Reason == v1alpha1.ReasonProbeTimeout
 	}
 	report := audit.Run(context.Background(), c.nodes, options(proberFunc(func(ctx context.Context, e verdict.Endpoint) (verdict.Observation, error) {
 		timeout := 10 * time.Second

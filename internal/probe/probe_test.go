@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/probe"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/certs"
@@ -86,7 +87,11 @@ func TestDetailIsTheSameFromProbeToProbe(t *testing.T) {
 	for _, m := range fleet.Populate(f, world, certs.Defects(), len(certs.Defects())) {
 		details := map[string]bool{}
 		for range 3 {
-			obs, err := prober.Probe(t.Context(), endpointOf(f, m.IP), time.Second/2)
+			timeout := time.Minute
+			if m.Defect.Reason == v1alpha1.ReasonProbeTimeout {
+				timeout = 50 * time.Millisecond
+			}
+			obs, err := prober.Probe(t.Context(), endpointOf(f, m.IP), timeout)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +124,7 @@ func TestASmallerClientHelloIsTriedOnce(t *testing.T) {
 		t.Run(c.wire.String(), func(t *testing.T) {
 			ip := fleet.Address(i)
 			f.Set(ip, fleet.Behaviour{Wire: c.wire, Served: good(ip)})
-			timeout := time.Second
+			timeout := 700 * time.Millisecond
 			if c.outcome != verdict.OutcomeTimeout {
 				timeout = time.Minute
 			}

@@ -45,6 +45,7 @@ var rooms = map[string][]string{
 	"test/demo":         {all},
 	"test/demo/preview": {all},
 	"test/e2e":          {all},
+	"test/fieldcases":   {},
 	"test/fleet":        {"api/v1alpha1", "test/certs"},
 	"test/oracle":       {all},
 	"test/readme":       {},
