@@ -348,6 +348,16 @@ func TestHostilePeers(t *testing.T) {
 	}
 }
 
+// A peer that has sent a byte is not asked again.
+func TestHalfAnAnswerIsOne(t *testing.T) {
+	p := startPeer(t, once([]byte{handshakeRecord, 3}))
+	endpoint := verdict.Endpoint{Host: self.IP.String(), Port: p.port}
+	obs, err := (&probe.Prober{AllowLocalAddresses: true}).Probe(t.Context(), endpoint, 300*time.Millisecond)
+	if err != nil || obs.Outcome != verdict.OutcomeTimeout || obs.Smaller != nil {
+		t.Errorf("%+v, %v", obs, err)
+	}
+}
+
 // The bound on memory: a probe reads at most 1 MiB, and crypto/tls keeps less.
 func BenchmarkHostilePeers(b *testing.B) {
 	w := certs.NewWorld(time.Now())

@@ -2,6 +2,9 @@ package probe
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -66,6 +69,25 @@ func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 			t.Errorf("%d places are free", l.free)
 		}
 	})
+}
+
+// A peer that could go on for ever is cut off.
+func TestABoundedConnEnds(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer func() { _ = ours.Close() }()
+	go func() {
+		for {
+			if _, err := theirs.Write(make([]byte, 100)); err != nil {
+				return
+			}
+		}
+	}()
+	defer func() { _ = theirs.Close() }()
+	c := &boundedConn{Conn: ours, left: 1000, turn: &turn{}, ctx: t.Context()}
+	n, err := io.Copy(io.Discard, c)
+	if !errors.Is(err, errTooMuch) || n != 1000 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
 }
 
 func TestWithoutALimiterNobodyWaits(t *testing.T) {

@@ -2,7 +2,9 @@ package probe_test
 
 import (
 	"context"
+	"crypto/tls"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -142,6 +144,35 @@ func TestASmallerClientHelloIsTriedOnce(t *testing.T) {
 				t.Errorf("%d connections, want %d", got, c.connections)
 			}
 		})
+	}
+}
+
+// The server name is the host dialled, and none for an address; a server that
+// asks for no client certificate proves its key by finishing.
+func TestWhatAServerSees(t *testing.T) {
+	f, world := startFleet(t), certs.NewWorld(time.Now())
+	ip := netip.MustParseAddr("127.0.0.1")
+	seen := make(chan *tls.ClientHelloInfo, 1)
+	f.Set(ip, fleet.Behaviour{
+		Served: world.CA.Issue(certs.Template(certs.Identity{NodeName: "n1", IP: ip})),
+		Configure: func(c *tls.Config) {
+			c.ClientAuth = tls.NoClientCert
+			c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				seen <- hello
+				return nil, nil
+			}
+		},
+	})
+	for host, want := range map[string]string{"127.0.0.1": "", "localhost": "localhost"} {
+		obs, err := (&probe.Prober{AllowLocalAddresses: true}).Probe(t.Context(), verdict.Endpoint{Host: host, Port: f.Port()}, 10*time.Second)
+		if err != nil || obs.Outcome != verdict.OutcomeCompleted || !obs.KeyProven {
+			t.Errorf("%s: %+v, %v", host, obs, err)
+			continue
+		}
+		hello := <-seen
+		if hello.ServerName != want || len(hello.SupportedProtos) > 0 || slices.Min(hello.SupportedVersions) != tls.VersionTLS12 {
+			t.Errorf("%s: server name %q, protocols %q, versions %x", host, hello.ServerName, hello.SupportedProtos, hello.SupportedVersions)
+		}
 	}
 }
 
