@@ -152,7 +152,7 @@ func TestASmallerClientHelloIsTriedOnce(t *testing.T) {
 func TestWhatAServerSees(t *testing.T) {
 	f, world := startFleet(t), certs.NewWorld(time.Now())
 	ip := netip.MustParseAddr("127.0.0.1")
-	seen := make(chan *tls.ClientHelloInfo, 1)
+	seen := make(chan *tls.ClientHelloInfo, 10)
 	f.Set(ip, fleet.Behaviour{
 		Served: world.CA.Issue(certs.Template(certs.Identity{NodeName: "n1", IP: ip})),
 		Configure: func(c *tls.Config) {
