@@ -264,7 +264,7 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 		return 0, errTooMuch
 	}
 	c.turn.pause()
-	n, err := c.Conn.Read(b)
+	n, err := c.Conn.Read(b[:min(len(b), c.left)])
 	c.left -= n
 	if ended := c.turn.resume(c.ctx); ended != nil && err == nil {
 		err = ended
