@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ const (
 	FindingBareNodeNames     = "BareNodeNames"
 	FindingSelfSigned        = "SelfSignedFallback"
 	FindingOtherIdentity     = "OtherNodesIdentity"
+	FindingAbsentIdentity    = "AbsentNodesIdentity"
 	FindingSharedCertificate = "SharedCertificate"
 	FindingSharedAddress     = "SharedAddress"
 	FindingLargeHelloDropped = "LargeClientHelloDropped"
@@ -36,8 +38,12 @@ func findings(looked []Looked, bundle verdict.Bundle) []Finding {
 	list = append(list, shared(looked, FindingSharedCertificate, "one certificate is served for several nodes", certificateKey)...)
 	list = append(list, shared(looked, FindingSharedAddress, "one address is reported by several nodes", addressKey)...)
 	list = append(list, remarks(looked)...)
-	if bundle.Empty() {
+	switch {
+	case bundle.Empty():
 		list = append(list, shared(looked, FindingSameIssuer, "several certificates come from one issuer, whose CA was not given", issuerKey)...)
+	case len(list) == 0 || list[0].Kind != FindingIssuerNotInBundle:
+		list = append(list, shared(looked, FindingSameIssuer, "several certificates, not all, come from one issuer that is not in the trust bundle",
+			func(l Looked) string { return missingIssuerKey(l, bundle) })...)
 	}
 	return list
 }
@@ -78,8 +84,17 @@ func issuerNotInBundle(looked []Looked, bundle verdict.Bundle) []Finding {
 // then fails for another reason, such as an expired CA.
 func vouchedFor(c *x509.Certificate, bundle verdict.Bundle) bool {
 	return slices.ContainsFunc(bundle.Certificates, func(ca *x509.Certificate) bool {
-		return c.Equal(ca) || bytes.Equal(c.RawIssuer, ca.RawSubject) && c.CheckSignatureFrom(ca) == nil
+		return c.Equal(ca) || bytes.Equal(c.RawIssuer, ca.RawSubject) && signedBy(c, ca)
 	})
+}
+
+// signedBy also where ca may not sign, or signs by what is insecure: it is in
+// the bundle, and another bundle would not help.
+func signedBy(c, ca *x509.Certificate) bool {
+	err := c.CheckSignatureFrom(ca)
+	var constraint x509.ConstraintViolationError
+	var insecure x509.InsecureAlgorithmError
+	return err == nil || errors.As(err, &constraint) || errors.As(err, &insecure)
 }
 
 // habits are what a distribution does on every node.
@@ -89,10 +104,10 @@ func habits(looked []Looked) []Finding {
 		leaf := l.Verdict.Leaf
 		switch {
 		case leaf == nil:
+		case selfMade(l):
+			selfSigned = append(selfSigned, l.Node.Name)
 		case leaf.Subject.CommonName == l.Node.Name:
 			bare = append(bare, l.Node.Name)
-		case verdict.IsSelfSignedFallback(leaf.Subject.CommonName, leaf.Issuer.CommonName):
-			selfSigned = append(selfSigned, l.Node.Name)
 		}
 	}
 	var list []Finding
@@ -105,6 +120,14 @@ func habits(looked []Looked) []Finding {
 			"the kubelets serve certificates that they signed themselves, as kubeadm leaves it by default; set serverTLSBootstrap: true and approve the requests", selfSigned})
 	}
 	return list
+}
+
+// selfMade says that no CA stands behind a certificate, unless the bundle holds
+// the certificate itself.
+func selfMade(l Looked) bool {
+	leaf := l.Verdict.Leaf
+	return l.Verdict.Check(v1alpha1.CheckChain).Result != verdict.Pass &&
+		(verdict.IsSelfSignedFallback(leaf.Subject.CommonName, leaf.Issuer.CommonName) || verdict.IsSelfSigned(leaf))
 }
 
 // pathFindings are about the way to the nodes.
@@ -139,25 +162,44 @@ func about(looked []Looked, kind, message string, chosen func(Looked) bool) []Fi
 	return []Finding{{kind, message, nodes}}
 }
 
-// otherIdentities are nodes that show the name of another node of the cluster.
+// otherIdentities are nodes that show the name of another node: one finding for
+// each that is there, and one for all that are not.
 func otherIdentities(looked []Looked) []Finding {
-	names := map[string]bool{}
+	there := map[string]bool{}
 	for _, l := range looked {
-		names[l.Node.Name] = true
+		there[l.Node.Name] = true
 	}
-	var list []Finding
+	answered := map[string][]string{} // by the identity shown
+	var absent []string
 	for _, l := range looked {
 		if l.Verdict.Leaf == nil {
 			continue
 		}
-		other, ok := strings.CutPrefix(l.Verdict.Leaf.Subject.CommonName, verdict.CommonNameOf(""))
-		if ok && other != l.Node.Name && names[other] {
-			list = append(list, Finding{
-				FindingOtherIdentity,
-				fmt.Sprintf("node %s is answered for with the identity of node %s", verdict.Quote(l.Node.Name), verdict.Quote(other)),
-				[]string{l.Node.Name, other},
-			})
+		cn := l.Verdict.Leaf.Subject.CommonName
+		other, named := strings.CutPrefix(cn, verdict.CommonNameOf(""))
+		if named && other != l.Node.Name && there[other] {
+			answered[other] = append(answered[other], l.Node.Name)
+		} else if _, another := verdict.OtherNode(cn, l.Node.Name); another {
+			absent = append(absent, l.Node.Name)
 		}
+	}
+	var list []Finding
+	for _, other := range slices.Sorted(maps.Keys(answered)) {
+		whom := "several nodes are"
+		if names := answered[other]; len(names) == 1 {
+			whom = "node " + verdict.Quote(names[0]) + " is"
+		}
+		list = append(list, Finding{
+			FindingOtherIdentity,
+			fmt.Sprintf("%s answered for with the identity of node %s", whom, verdict.Quote(other)),
+			append(answered[other], other),
+		})
+	}
+	if len(absent) > 0 {
+		list = append(list, Finding{
+			FindingAbsentIdentity,
+			"the certificates name nodes that are not among those looked at: these were renamed, or have the addresses of nodes that are gone", absent,
+		})
 	}
 	return list
 }
@@ -174,6 +216,19 @@ func issuerKey(l Looked) string {
 		return ""
 	}
 	return l.Verdict.Leaf.Issuer.String()
+}
+
+// missingIssuerKey is the last issuer on the way up from a node's certificate,
+// where the bundle lacks it.
+func missingIssuerKey(l Looked, bundle verdict.Bundle) string {
+	if l.Verdict.Leaf == nil || l.Verdict.Check(v1alpha1.CheckChain).Result != verdict.Fail {
+		return ""
+	}
+	top := l.Observation.Chain[len(l.Observation.Chain)-1]
+	if vouchedFor(top, bundle) || selfMade(l) {
+		return ""
+	}
+	return top.Issuer.String()
 }
 
 func addressKey(l Looked) string {

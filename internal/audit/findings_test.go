@@ -2,10 +2,12 @@ package audit_test
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -72,6 +74,79 @@ func narrow() *cluster {
 	return c
 }
 
+// replaced has b and c answered for by a.
+func replaced() *cluster {
+	c := impersonated("a")
+	id := c.id("c")
+	template := certs.Template(id)
+	template.Subject.CommonName = "system:node:a"
+	c.add(id, world.CA.Issue(template))
+	return c
+}
+
+// selfSigned has bare names, each signed by its own key.
+func selfSigned() *cluster {
+	c := clusterOf()
+	for _, name := range []string{"a", "b"} {
+		id := c.id(name)
+		template := certs.Template(id)
+		template.Subject = pkix.Name{CommonName: name}
+		c.add(id, ownIssue(template))
+	}
+	return c
+}
+
+// ownIssue signs a template by the key that it is for.
+func ownIssue(template *x509.Certificate) certs.Served {
+	key := certs.NewCA("only its key is used", now).Key
+	self := &certs.CA{Certificate: template, Key: key}
+	template.NotBefore, template.NotAfter = now.Add(-time.Hour), now.Add(time.Hour)
+	return certs.Served{Chain: [][]byte{self.IssueFor(template, key.Public())}, Key: key}
+}
+
+// unfitCA may sign nothing, and does.
+func unfitCA(t *testing.T) *certs.CA {
+	t.Helper()
+	served := ownIssue(&x509.Certificate{Subject: pkix.Name{CommonName: "unfit"}, BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageDigitalSignature})
+	return &certs.CA{Certificate: served.Leaf(), Key: served.Key}
+}
+
+// What is in the bundle is not found to lack there.
+func TestFindingsOfABundleThatHoldsTheIssuer(t *testing.T) {
+	own, unfit := selfSigned(), unfitCA(t)
+	signed := clusterOf()
+	for _, name := range []string{"a", "b"} {
+		id := signed.id(name)
+		template := certs.Template(id)
+		template.NotBefore, template.NotAfter = now.Add(-time.Hour), now.Add(time.Hour)
+		signed.add(id, unfit.Issue(template))
+	}
+	for name, c := range map[string]struct {
+		cluster *cluster
+		bundle  []*certs.CA
+		want    []string
+	}{
+		"certificates that are in it themselves": {own, []*certs.CA{own.anchor("10.0.0.1"), own.anchor("10.0.0.2")}, []string{audit.FindingBareNodeNames}},
+		"a CA that may not sign":                 {signed, []*certs.CA{unfit}, nil},
+		"another one":                            {signed, []*certs.CA{world.CA}, []string{audit.FindingIssuerNotInBundle}},
+	} {
+		opts := options(c.cluster)
+		opts.Policy.Bundle = bundleOf(c.bundle...)
+		var got []string
+		for _, f := range audit.Run(t.Context(), c.cluster.nodes, opts).Findings {
+			got = append(got, f.Kind)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// anchor makes what is served at an address a certificate of a bundle.
+func (c *cluster) anchor(address string) *certs.CA {
+	return &certs.CA{Certificate: c.shows[address].Chain[0]}
+}
+
 func TestFindings(t *testing.T) {
 	for name, c := range map[string]struct {
 		cluster *cluster
@@ -85,7 +160,9 @@ func TestFindings(t *testing.T) {
 		},
 		"the bundle has a CA of that name, with another key": {clusterOf("a twin-ca", "b twin-ca"), []string{"IssuerNotInBundle: a b"}},
 		"one node is no pattern":                             {clusterOf("a unknown-ca"), nil},
-		"another node is fine, so the bundle is":             {clusterOf("a unknown-ca", "b unknown-ca", "c good"), nil},
+		"another node is fine, so the bundle is":             {clusterOf("a unknown-ca", "b unknown-ca", "c good"), []string{"SameIssuer: a b"}},
+		"it lacks an intermediate":                           {clusterOf("a missing-intermediate", "b missing-intermediate", "c good"), []string{"SameIssuer: a b"}},
+		"one node of that issuer is no pattern":              {clusterOf("a unknown-ca", "b good"), nil},
 		"two foreign issuers":                                {clusterOf("a unknown-ca", "b twin-ca"), nil},
 		"the chain fails, but the issuer is there":           {clusterOf("a expired-ca", "b expired-ca"), nil},
 		"k3s":                                 {clusterOf("a bare-node-name", "b bare-node-name", "c good"), []string{"BareNodeNames: a b"}},
@@ -94,7 +171,12 @@ func TestFindings(t *testing.T) {
 		"one self-signed node":                {clusterOf("a self-signed", "b good"), nil},
 		"one certificate, two nodes":          {twice(), []string{"OtherNodesIdentity: b a", "SharedCertificate: b a"}},
 		"another node's identity":             {impersonated("a"), []string{"OtherNodesIdentity: b a"}},
-		"the identity of a node that is gone": {impersonated("gone"), nil},
+		"the identity of a node that is gone": {impersonated("gone"), []string{"AbsentNodesIdentity: b"}},
+		"identities of nodes that are gone":   {clusterOf("a other-node", "b other-node", "c good"), []string{"AbsentNodesIdentity: a b"}},
+		"the node's own, in another case":     {impersonated("B"), nil},
+		"the node's own, with a domain":       {impersonated("b.example"), nil},
+		"two nodes answered for by one":       {replaced(), []string{"OtherNodesIdentity: b c a"}},
+		"bare names, self-signed":             {selfSigned(), []string{"SelfSignedFallback: a b"}},
 		"one address, two nodes":              {sameAddress("10.0.0.9", 10250, 10250), []string{"SharedAddress: a b"}},
 		"one host name, whatever its case":    {sameAddress("host.example", 10250, 10250), []string{"SharedAddress: a b"}},
 		"one address, two ports":              {sameAddress("10.0.0.9", 10250, 10251), nil},

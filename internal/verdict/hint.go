@@ -21,6 +21,10 @@ var selfSignedName = regexp.MustCompile(`@[0-9]{4,11}$`)
 // not enforce and OpenSSL does.
 const maxCommonName = 64
 
+// unresolvedHint: only a look from where kube-apiserver runs could say more.
+const unresolvedHint = "kube-apiserver asks its own resolver, and tries no other address either; if the name does not resolve there, " +
+	"put InternalIP before its type in --kubelet-preferred-address-types"
+
 // hint names the known pattern behind the first failing check.
 func hint(e *evidence, v Verdict, findings []Finding) string {
 	if len(findings) == 0 {
@@ -46,14 +50,43 @@ func IsSelfSignedFallback(commonName, issuer string) bool {
 	return selfSignedName.MatchString(commonName) && (strings.Contains(issuer, "-ca@") || issuer == commonName)
 }
 
+// IsSelfSigned says that a certificate is signed by its own key.
+func IsSelfSigned(c *x509.Certificate) bool {
+	return bytes.Equal(c.RawSubject, c.RawIssuer) && c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil
+}
+
 // IsLongNodeName says that the node's common name exceeds what CAs issue that
 // keep the limit of X.520.
 func IsLongNodeName(nodeName string) bool { return len(CommonNameOf(nodeName)) > maxCommonName }
 
+// OtherNode is the node whose identity a common name is, where it is not merely
+// another spelling of nodeName.
+func OtherNode(commonName, nodeName string) (other string, ok bool) {
+	other, named := strings.CutPrefix(commonName, commonNamePrefix)
+	if !named || other == "" || strings.EqualFold(other, nodeName) || oneHost(other, nodeName) || cutOff(commonName, nodeName) {
+		return "", false
+	}
+	return other, true
+}
+
+// oneHost says that one of two names is the other without its domain.
+func oneHost(a, b string) bool {
+	long, short := strings.ToLower(a), strings.ToLower(b)
+	if len(long) < len(short) {
+		long, short = short, long
+	}
+	return short != "" && strings.HasPrefix(long, short+".")
+}
+
+// cutOff says that a common name is the node's, as far as X.520 lets it go.
+func cutOff(commonName, nodeName string) bool {
+	return IsLongNodeName(nodeName) && commonName == CommonNameOf(nodeName)[:maxCommonName]
+}
+
 func addressHint(e *evidence) string {
 	names := len(e.leaf.DNSNames) + len(e.leaf.IPAddresses)
-	switch {
-	case names == 0 && e.leaf.Subject.CommonName != "" && strings.EqualFold(e.leaf.Subject.CommonName, e.exp.Endpoint.Host):
+	switch cn := e.leaf.Subject.CommonName; {
+	case names == 0 && cn != "" && (strings.EqualFold(cn, e.exp.Endpoint.Host) || strings.EqualFold(cn, e.exp.NodeName)):
 		return "the name stands in the common name alone, where it has not counted since Go 1.15; it belongs into a SAN"
 	case names == 0:
 		return "the certificate has no DNS or IP SAN at all, as a client certificate has not"
@@ -76,6 +109,9 @@ func addressHint(e *evidence) string {
 // authorityHint climbs from the leaf as far as signatures lead, and says why
 // there is no way on.
 func authorityHint(e *evidence) string {
+	if IsSelfSigned(e.leaf) {
+		return "the certificate is signed by its own key, so no CA vouches for it; let the kubelet request one that a CA signs"
+	}
 	top := e.leaf
 	for range e.served { // at most one step for each
 		issuer := issuerOf(top, e.served)
@@ -88,7 +124,7 @@ func authorityHint(e *evidence) string {
 		if !bytes.Equal(ca.RawSubject, top.RawIssuer) || ca.Equal(top) {
 			continue
 		}
-		if h := namesakeHint(top, ca); h != "" {
+		if h := namesakeHint(e, top, ca); h != "" {
 			return h
 		}
 	}
@@ -110,7 +146,7 @@ func issuerOf(c *x509.Certificate, among []*x509.Certificate) *x509.Certificate 
 
 // namesakeHint says why a CA of the right name does not do for c; "" where the
 // signature is right, and the reason lies further up.
-func namesakeHint(c, ca *x509.Certificate) string {
+func namesakeHint(e *evidence, c, ca *x509.Certificate) string {
 	err := c.CheckSignatureFrom(ca)
 	var constraint x509.ConstraintViolationError
 	var insecure x509.InsecureAlgorithmError
@@ -120,23 +156,29 @@ func namesakeHint(c, ca *x509.Certificate) string {
 	case errors.As(err, &constraint):
 		return fmt.Sprintf("the issuer %s may not sign others: it lacks the basic constraints of a CA, or the key usage for certificates", Quote(ca.Subject.String()))
 	case errors.As(err, &insecure):
+		if !c.Equal(e.leaf) {
+			return fmt.Sprintf("the signature of the CA %s is made with %s, which is insecure and refused", Quote(c.Subject.String()), c.SignatureAlgorithm)
+		}
 		return fmt.Sprintf("the signature is made with %s, which is insecure and refused", c.SignatureAlgorithm)
 	}
 	return "there is a CA of that very name, but with another key"
 }
 
 func commonNameHint(e *evidence) string {
-	cn, want := e.leaf.Subject.CommonName, e.exp.CommonName()
-	switch other, named := strings.CutPrefix(cn, commonNamePrefix); {
-	case cn == e.exp.NodeName:
+	cn, node := e.leaf.Subject.CommonName, e.exp.NodeName
+	other, another := OtherNode(cn, node)
+	switch {
+	case strings.EqualFold(cn, node):
 		return "a bare node name is what k3s, RKE2 and kops issue: it is so on every node, and a certificate made by hand does not last; leave the check off until the distribution issues system:node: names"
-	case strings.EqualFold(cn, want):
+	case strings.EqualFold(cn, CommonNameOf(node)):
 		return "it differs in case only, and the comparison is byte for byte"
-	case len(want) > maxCommonName && cn == want[:maxCommonName]:
+	case cutOff(cn, node):
 		return "it is cut off at 64 characters, the limit of X.520, which this issuer keeps: a node name over 52 characters is too long for it"
 	case cn == "":
 		return "the certificate has no common name"
-	case named:
+	case oneHost(strings.TrimPrefix(cn, commonNamePrefix), node):
+		return "it is the node's name with less or more of its domain, and no part of a name will do"
+	case another:
 		return fmt.Sprintf("this is the identity of another node, %s", Quote(other))
 	}
 	return ""

@@ -123,7 +123,7 @@ func outcomeVerdict(obs Observation, policy Policy, exp Expectation, now time.Ti
 	case OutcomeAddressNotAllowed:
 		return outcomeAnswer{reason: v1alpha1.ReasonAddressNotAllowed, text: "Loopback, link-local, multicast and unspecified addresses are not dialled" + detail}
 	case OutcomeUnresolved:
-		return outcomeAnswer{reason: v1alpha1.ReasonNameResolutionFailed, text: "The host name does not resolve here" + detail}
+		return outcomeAnswer{reason: v1alpha1.ReasonNameResolutionFailed, text: "The host name does not resolve here" + detail, hint: unresolvedHint}
 	case OutcomeUnconnected:
 		return outcomeAnswer{reason: v1alpha1.ReasonConnectionFailed, text: "No connection" + detail + notReady(exp)}
 	case OutcomeClosed:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,10 +17,19 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/probe"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/report"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/trust"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/certs"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/fleet"
+)
+
+// What a node is.
+const (
+	verified     = "True Verified"
+	wrongAddress = "False AddressMismatch"
+	unknownCA    = "False UnknownAuthority"
+	wrongName    = "False CommonNameMismatch"
 )
 
 // scene is a small cluster whose kubelets serve real TLS on loopback.
@@ -28,11 +38,15 @@ type scene struct {
 	world  *certs.World
 	fleet  *fleet.Fleet
 	nodes  []*corev1.Node
-	bundle []byte
+	bundle []byte // PEM; nil where there is none
+	port   int32  // where a Node reports none
 	prefer []corev1.NodeAddressType
-	remote bool // loopback is not allowed
+	// prober is one for the whole scene, as in the manager: what it kept of a
+	// connection would show.
+	prober *probe.Prober
 	// timeout of a probe; shorter where a peer is silent.
 	timeout time.Duration
+	grace   time.Duration
 	result  *audit.Report
 }
 
@@ -46,7 +60,10 @@ func newScene(t *testing.T) *scene {
 	}
 	t.Cleanup(func() { _ = f.Close() })
 	w := certs.NewWorld(time.Now())
-	return &scene{T: t, world: w, fleet: f, bundle: w.CA.PEM(), prefer: []corev1.NodeAddressType{corev1.NodeInternalIP}, timeout: 20 * time.Second}
+	return &scene{
+		T: t, world: w, fleet: f, bundle: w.CA.PEM(), prefer: []corev1.NodeAddressType{corev1.NodeInternalIP},
+		prober: &probe.Prober{AllowLocalAddresses: true}, timeout: 20 * time.Second,
+	}
 }
 
 func (s *scene) id(name string) certs.Identity {
@@ -63,12 +80,18 @@ func (s *scene) node(name string, change func(*x509.Certificate)) *corev1.Node {
 func (s *scene) issued(name string, ca *certs.CA, change func(*x509.Certificate), served ...*certs.CA) *corev1.Node {
 	s.Helper()
 	id := s.id(name)
-	template := certs.Template(id)
-	template.NotBefore, template.NotAfter = s.world.Now.Add(-time.Hour), s.world.Now.Add(365*24*time.Hour)
+	template := s.template(id)
 	if change != nil {
 		change(template)
 	}
 	return s.serve(id, fleet.Behaviour{Served: ca.Issue(template).With(served...)})
+}
+
+// template is that of a good certificate of a year.
+func (s *scene) template(id certs.Identity) *x509.Certificate {
+	template := certs.Template(id)
+	template.NotBefore, template.NotAfter = s.world.Now.Add(-time.Hour), s.world.Now.Add(365*24*time.Hour)
+	return template
 }
 
 // defect is a node of the list of defects.
@@ -86,47 +109,90 @@ func (s *scene) serve(id certs.Identity, b fleet.Behaviour) *corev1.Node {
 	return node
 }
 
+// again makes the next question sweep anew.
+func (s *scene) again() { s.result = nil }
+
 // report sweeps once.
 func (s *scene) report() *audit.Report {
 	s.Helper()
-	if s.result != nil {
-		return s.result
+	if s.result == nil {
+		s.result = s.sweep(verdict.WhatBoth)
 	}
-	var bundle verdict.Bundle
-	if s.bundle != nil {
-		var err error
-		if bundle, err = trust.Parse("the test's", s.bundle); err != nil {
-			s.Fatal(err)
-		}
-	}
-	s.result = audit.Run(s.Context(), s.nodes, audit.Options{
-		Prober: &probe.Prober{AllowLocalAddresses: !s.remote}, Endpoints: kubelet.Options{PreferredAddressTypes: s.prefer},
-		Policy: verdict.Policy{Bundle: bundle}, Timeout: s.timeout, Concurrency: 64, What: verdict.WhatBoth, Clock: clock.RealClock{},
-	})
 	return s.result
 }
 
-// is compares a node's answer; its message must hold the texts.
-func (s *scene) is(name, want string, texts ...string) {
+func (s *scene) sweep(what verdict.What) *audit.Report {
+	s.Helper()
+	return audit.Run(s.Context(), s.nodes, audit.Options{
+		Prober: s.prober, Endpoints: kubelet.Options{PreferredAddressTypes: s.prefer, Port: s.port},
+		Policy:  verdict.Policy{Bundle: s.parsed(), NewNodeGrace: s.grace},
+		Timeout: s.timeout, Concurrency: 64, What: what, Clock: clock.RealClock{},
+	})
+}
+
+func (s *scene) parsed() verdict.Bundle {
+	s.Helper()
+	if s.bundle == nil {
+		return verdict.Bundle{}
+	}
+	bundle, err := trust.Parse("the test's", s.bundle)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return bundle
+}
+
+// of is the answer for a node.
+func (s *scene) of(name string) audit.Node {
 	s.Helper()
 	for _, n := range s.report().Nodes {
-		if n.Name != name {
-			continue
+		if n.Name == name {
+			return n
 		}
-		if got := n.Status + " " + string(n.Reason); got != want {
-			s.Errorf("%s is %s, want %s: %s", name, got, want, n.Message)
-		}
-		for _, text := range texts {
-			if !strings.Contains(n.Message, text) {
-				s.Errorf("%s: no %q in %q", name, text, n.Message)
-			}
-		}
-		if len(n.Message) > 1024 {
-			s.Errorf("%s: a message of %d bytes", name, len(n.Message))
-		}
-		return
 	}
-	s.Errorf("there is no node %s", name)
+	s.Fatalf("there is no node %s", name)
+	return audit.Node{}
+}
+
+// is compares a node's answer; its message must hold the texts, and a client
+// that verifies as kube-apiserver does must come to the same.
+func (s *scene) is(name, want string, texts ...string) {
+	s.Helper()
+	n := s.of(name)
+	if got := n.Status + " " + string(n.Reason); got != want {
+		s.Errorf("%s is %s, want %s: %s", name, got, want, n.Message)
+	}
+	for _, text := range texts {
+		if !strings.Contains(n.Message, text) {
+			s.Errorf("%s: no %q in %q", name, text, n.Message)
+		}
+	}
+	if len(n.Message) > 1024 {
+		s.Errorf("%s: a message of %d bytes", name, len(n.Message))
+	}
+	s.agrees(n)
+}
+
+// fails compares the checks of a node that fail.
+func (s *scene) fails(name string, want ...string) {
+	s.Helper()
+	var got []string
+	for _, c := range s.of(name).Checks {
+		if c.Result == "Fail" {
+			got = append(got, string(c.Name))
+		}
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("%s fails %q, want %q", name, got, want)
+	}
+}
+
+// hints compares the end of what is said of a node.
+func (s *scene) hints(name, text string) {
+	s.Helper()
+	if hint := s.of(name).Hint; text == "" && hint != "" || !strings.Contains(hint, text) {
+		s.Errorf("%s: the hint is %q, want %q", name, hint, text)
+	}
 }
 
 // finds looks for a finding about exactly these nodes.
@@ -145,25 +211,20 @@ func (s *scene) finds(kind string, nodes ...string) audit.Finding {
 func (s *scene) answers(both, tls, cn verdict.Readiness) {
 	s.Helper()
 	for what, want := range map[verdict.What]verdict.Readiness{verdict.WhatBoth: both, verdict.WhatTLS: tls, verdict.WhatCN: cn} {
-		s.result = nil
-		before := s.nodes
-		opts := s.options(what)
-		if got := audit.Run(s.Context(), before, opts).Answer; got != want {
+		if got := s.sweep(what).Answer; got != want {
 			s.Errorf("--what %s: %s, want %s", what, got, want)
 		}
 	}
 }
 
-func (s *scene) options(what verdict.What) audit.Options {
+// rendered is the report in one format.
+func (s *scene) rendered(format report.Format) string {
 	s.Helper()
-	bundle, err := trust.Parse("the test's", s.bundle)
-	if err != nil {
+	var b bytes.Buffer
+	if err := report.Render(&b, s.report(), format); err != nil {
 		s.Fatal(err)
 	}
-	return audit.Options{
-		Prober: &probe.Prober{AllowLocalAddresses: true}, Endpoints: kubelet.Options{PreferredAddressTypes: s.prefer},
-		Policy: verdict.Policy{Bundle: bundle}, Timeout: s.timeout, Concurrency: 64, What: what, Clock: clock.RealClock{},
-	}
+	return b.String()
 }
 
 // trusts makes the bundle of these CAs, in this order.
@@ -172,26 +233,38 @@ func (s *scene) trusts(cas ...*certs.CA) {
 	for _, ca := range cas {
 		b.Write(ca.PEM())
 	}
-	s.bundle, s.result = b.Bytes(), nil
+	s.bundle = b.Bytes()
+	s.again()
 }
 
-// judged is the verdict about a host that loopback cannot stand for, such as a
-// name: the certificate is as issued, the handshake is taken as done.
+// undialled says that nobody was dialled.
+func (s *scene) undialled() {
+	s.Helper()
+	if n := s.fleet.Total().Connections; n != 0 {
+		s.Errorf("%d connections were made", n)
+	}
+}
+
+// settled is what arrived at an address once all of it has ended: a server
+// finishes a handshake after its client.
+func (s *scene) settled(ip netip.Addr) fleet.Counts {
+	s.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() {
+		if c := s.fleet.Counts(ip); c.Open == 0 {
+			return c
+		}
+	}
+	s.Fatal("connections stay open")
+	return fleet.Counts{}
+}
+
+// judged is the verdict about an address that loopback cannot stand for: the
+// certificate is as issued, the handshake is taken as done.
 func (s *scene) judged(node *corev1.Node, template *x509.Certificate) verdict.Verdict {
 	s.Helper()
-	bundle, err := trust.Parse("the test's", s.bundle)
-	if err != nil {
-		s.Fatal(err)
-	}
 	exp := kubelet.ExpectationOf(node, kubelet.Options{PreferredAddressTypes: s.prefer})
 	obs := verdict.Observation{Outcome: verdict.OutcomeCompleted, KeyProven: true, Chain: []*x509.Certificate{s.world.CA.Issue(template).Leaf()}}
-	return verdict.Judge(exp, obs, verdict.Policy{Bundle: bundle}, s.world.Now)
-}
-
-func nodeAt(name string, addresses ...corev1.NodeAddress) *corev1.Node {
-	n := fleet.Node(name, netip.MustParseAddr("10.0.0.11"), 10250)
-	n.Status.Addresses = addresses
-	return n
+	return verdict.Judge(exp, obs, verdict.Policy{Bundle: s.parsed()}, s.world.Now)
 }
 
 func internalIP(address string) corev1.NodeAddress {
