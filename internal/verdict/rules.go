@@ -238,9 +238,9 @@ func leafServes(c *x509.Certificate) bool {
 }
 
 func commonNameRule(e *evidence) (Result, Finding) {
-	if cn := e.leaf.Subject.CommonName; cn != e.exp.CommonName() {
+	if s := SubjectOf(e.leaf); !s.Identifies(e.exp.NodeName) {
 		return failed(v1alpha1.ReasonCommonNameMismatch,
-			fmt.Sprintf("the common name is %s, not %s", Quote(cn), Quote(e.exp.CommonName())))
+			fmt.Sprintf("the common name is %s, not %s", Quote(s.CommonName), Quote(e.exp.CommonName())))
 	}
 	return Pass, Finding{}
 }
