@@ -8,7 +8,7 @@ GO ?= go
 MODULES := . internal/tools test/kubernetes
 
 # What generate and manifests write.
-GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml
+GENERATED := docs/field-cases.md api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml
 
 ##@ Develop
 
@@ -23,8 +23,9 @@ build: ## Build bin/kubelet-cert-auditor.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/internal/cli.version=$(VERSION)' -o bin/kubelet-cert-auditor .
 
 .PHONY: generate
-generate: bin/controller-gen ## Regenerate the deepcopy code.
+generate: bin/controller-gen ## Regenerate the deepcopy code and the list of field cases.
 	bin/controller-gen object paths=./api/...
+	$(GO) generate ./test/fieldcases
 
 .PHONY: manifests
 manifests: bin/controller-gen ## Regenerate the CRD and the RBAC roles.

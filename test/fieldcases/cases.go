@@ -40,7 +40,7 @@ func All() []Kind {
 	return []Kind{
 		{"Subject alternative names", sanCases()}, {"Addresses", addressCases()}, {"Common names", commonNameCases()},
 		{"Chains and bundles", chainCases()}, {"Times", timeCases()}, {"Usages, keys and TLS", cryptoCases()},
-		{"Servers", serverCases()}, {"Paths", pathCases()}, {"Requests for certificates (admission)", requestCases()},
+		{"Servers", serverCases()}, {"Paths", pathCases()}, {"Requests for certificates (the review; no webhook asks it yet)", requestCases()},
 		{"Conditions, Events, metrics (and their scale)", recordCases()}, {"Rollout", rolloutCases()},
 	}
 }
@@ -271,19 +271,20 @@ func pathCases() []Case {
 
 // requestCases belong to the review of CertificateSigningRequests.
 func requestCases() []Case {
-	const why = "belongs to the admission review, which is not built yet"
+	const why = "belongs to the admission webhook, which is not built yet"
+	review := at("internal/admission/review_test.go", "TestReview")
 	return []Case{
-		{ID: "csr-01", Source: "siderolabs/talos-cloud-controller-manager#360", Happened: "A node asked for another node's DNS names and for no IP address.", Answer: "To be refused.", Why: why},
-		{ID: "csr-02", Source: "GHSA-87pw-5j2g-6376", Happened: "An approver took the requester's name from the request.", Answer: "To be judged by the authenticated user alone.", Why: why},
-		{ID: "csr-04", Source: "siderolabs/talos-cloud-controller-manager#360", Happened: "A wildcard was asked for.", Answer: "To be refused.", Why: why},
-		{ID: "csr-05", Source: "k0sproject/k0s#8333", Happened: "A node wrote the API server's address into its status and asked for it.", Answer: "To be refused as reserved.", Why: why},
-		{ID: "csr-06", Source: "minio/operator#743, kubeflow/pipelines#7273", Happened: "Software that is no kubelet used the signer.", Answer: "To be warned about.", Why: why},
-		{ID: "csr-07", Source: "awslabs/amazon-eks-ami#610, k3s-io/k3s#3173", Happened: "Kubelets came with a wrong user name.", Answer: "To be warned about, with both names.", Why: why},
-		{ID: "csr-08", Source: "openshift/cluster-machine-approver#321, kubernetes/kubernetes#130001", Happened: "The request came before the Node's addresses.", Answer: "To be let through with a warning.", Why: why},
-		{ID: "csr-10", Source: "postfinance/kubelet-csr-approver#70", Happened: "An approver wanted names that resolve, and refused good nodes.", Answer: "To be let through, without a look-up.", Why: why},
-		{ID: "csr-11", Source: "kontena/kubelet-rubber-stamp#22", Happened: "Requests with IP addresses alone, DNS names alone, or neither.", Answer: "The last one to be refused.", Why: why},
-		{ID: "csr-12", Source: "kubernetes/website#41000", Happened: "Usages in all combinations.", Answer: "The two sets of the upstream signer to be let through.", Why: why},
-		{ID: "csr-13", Source: "kubernetes/kubernetes pkg/apis/certificates/helpers.go", Happened: "More than one organization, or none.", Answer: "To be refused.", Why: why},
+		{ID: "csr-01", Source: "siderolabs/talos-cloud-controller-manager#360", Happened: "A node asked for another node's DNS names and for no IP address.", Answer: "Refused.", At: review},
+		{ID: "csr-02", Source: "GHSA-87pw-5j2g-6376", Happened: "An approver took the requester's name from the request.", Answer: "Judged by the authenticated user alone.", At: review},
+		{ID: "csr-04", Source: "siderolabs/talos-cloud-controller-manager#360", Happened: "A wildcard was asked for.", Answer: "Refused.", At: review},
+		{ID: "csr-05", Source: "k0sproject/k0s#8333", Happened: "A node wrote the API server's address into its status and asked for it.", Answer: "Refused as `ReservedAddress`.", At: review},
+		{ID: "csr-06", Source: "minio/operator#743, kubeflow/pipelines#7273", Happened: "Software that is no kubelet used the signer.", Answer: "Warned about, unless the spec says deny.", At: review},
+		{ID: "csr-07", Source: "awslabs/amazon-eks-ami#610, k3s-io/k3s#3173", Happened: "Kubelets came with a wrong user name.", Answer: "Warned about, with both names.", At: review},
+		{ID: "csr-08", Source: "openshift/cluster-machine-approver#321, kubernetes/kubernetes#130001", Happened: "The request came before the Node's addresses.", Answer: "Let through with a warning.", At: review},
+		{ID: "csr-10", Source: "postfinance/kubelet-csr-approver#70", Happened: "An approver wanted names that resolve, and refused good nodes.", Answer: "Let through, without a look-up.", At: review},
+		{ID: "csr-11", Source: "kontena/kubelet-rubber-stamp#22", Happened: "Requests with IP addresses alone, DNS names alone, or neither.", Answer: "The last one is refused.", At: review},
+		{ID: "csr-12", Source: "kubernetes/website#41000", Happened: "Usages in all combinations.", Answer: "The two sets of the upstream signer are let through.", At: review},
+		{ID: "csr-13", Source: "kubernetes/kubernetes pkg/apis/certificates/helpers.go", Happened: "More than one organization, or none.", Answer: "Refused.", At: review},
 		{ID: "csr-16", Source: "kubernetes/kubernetes#126015", Happened: "Requests for other signers, and updates.", Answer: "Not to be touched.", Why: why},
 		{ID: "csr-17", Source: "k3s-io/k3s#6815, cert-manager/approver-policy#907", Happened: "A webhook that was down kept nodes from joining.", Answer: "To fail open.", Why: why},
 	}
