@@ -21,7 +21,7 @@ import (
 // sweep that waits for tarpits look like one that does not, so the best of
 // several rounds counts.
 func TestTarpitsHoldNobodyUp(t *testing.T) {
-	const each, rounds, most = 500, 8, 1.2
+	const each, rounds, most = 500, 20, 1.2
 	f, err := fleet.Start()
 	if err != nil {
 		t.Fatal(err)
