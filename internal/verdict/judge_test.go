@@ -42,11 +42,15 @@ func expectation() verdict.Expectation {
 
 func chainOf(t *testing.T, s certs.Served) []*x509.Certificate {
 	t.Helper()
+	return parsed(s)
+}
+
+func parsed(s certs.Served) []*x509.Certificate {
 	var chain []*x509.Certificate
 	for _, der := range s.Chain {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
-			t.Fatal(err)
+			panic(err)
 		}
 		chain = append(chain, c)
 	}
