@@ -115,9 +115,9 @@ func bundleCondition(a answer) metav1.Condition {
 	case a.bundleErr != nil:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.AuditReasonKeptLastGood
 		c.Message = a.bundleErr.Error() + "; the last good copy stays in use"
-	case len(bundle.Warnings) > 0:
+	case bundle.Skipped > 0:
 		c.Reason = v1alpha1.AuditReasonSomeUnreadable
-		c.Message = fmt.Sprintf("%s; %d blocks were skipped, see status.trustBundle.warnings", c.Message, len(bundle.Warnings))
+		c.Message = fmt.Sprintf("%s; %d blocks were skipped, see status.trustBundle.warnings", c.Message, bundle.Skipped)
 	}
 	return c
 }

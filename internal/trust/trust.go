@@ -32,11 +32,13 @@ func Parse(source string, text []byte) (verdict.Bundle, error) {
 		number++
 		if block.Type != "CERTIFICATE" || len(block.Headers) != 0 {
 			other = block.Type
+			b.Skipped++
 			b.Warnings = append(b.Warnings, fmt.Sprintf("block %d (%.40q) is not a plain certificate and was skipped", number, block.Type))
 			continue
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
+			b.Skipped++
 			b.Warnings = append(b.Warnings, fmt.Sprintf("block %d could not be parsed and was skipped: %.120q", number, err.Error()))
 			continue
 		}
@@ -44,15 +46,27 @@ func Parse(source string, text []byte) (verdict.Bundle, error) {
 			continue
 		}
 		seen[string(certificate.Raw)] = true
+		if !maySign(certificate) {
+			b.Warnings = append(b.Warnings, fmt.Sprintf("block %d, %s, is no CA that may sign certificates: it vouches for itself alone",
+				number, verdict.Quote(certificate.Subject.String())))
+		}
 		b.Roots.AddCert(certificate)
 		b.Certificates = append(b.Certificates, certificate)
 		sum.Write(certificate.Raw)
 	}
 	if len(b.Certificates) == 0 {
-		return verdict.Bundle{Source: source, Warnings: b.Warnings}, emptyError(len(text), number, other)
+		return verdict.Bundle{Source: source, Skipped: b.Skipped, Warnings: b.Warnings}, emptyError(len(text), number, other)
 	}
 	b.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return b, nil
+}
+
+// maySign is what crypto/x509 asks of an issuer (Certificate.CheckSignatureFrom).
+func maySign(c *x509.Certificate) bool {
+	if c.Version == 3 && !c.BasicConstraintsValid || c.BasicConstraintsValid && !c.IsCA {
+		return false
+	}
+	return c.KeyUsage == 0 || c.KeyUsage&x509.KeyUsageCertSign != 0
 }
 
 func emptyError(size, blocks int, other string) error {

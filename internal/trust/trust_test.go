@@ -41,10 +41,34 @@ func hostileCertificate(words string) []byte {
 	return block("CERTIFICATE", nil, world.CA.Issue(template).Chain[0])
 }
 
+// anchor is a certificate of the world's CA, as it may stand in a bundle.
+func anchor(change func(*x509.Certificate)) *certs.CA {
+	template := certs.Template(certs.Identity{NodeName: "n1", IP: netip.MustParseAddr("10.0.0.1")})
+	change(template)
+	served := world.CA.Issue(template)
+	return &certs.CA{Certificate: served.Leaf(), Key: served.Key}
+}
+
+// assertWarnings: one for each text, which it holds.
+func assertWarnings(t *testing.T, got, want []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("warnings %q, want %q", got, want)
+	}
+	for i, w := range got {
+		if !strings.Contains(w, want[i]) {
+			t.Errorf("warning %q, want %q", w, want[i])
+		}
+		assertPrintable(t, w)
+	}
+}
+
 func TestParse(t *testing.T) {
 	one, two := world.CA.PEM(), world.UnknownCA.PEM()
 	garbage := block("CERTIFICATE", nil, []byte("not a certificate"))
 	key := block("PRIVATE KEY", nil, []byte("secret"))
+	leaf := anchor(func(*x509.Certificate) {})
+	noSigning := anchor(func(c *x509.Certificate) { c.IsCA, c.KeyUsage = true, x509.KeyUsageDigitalSignature })
 	for name, c := range map[string]struct {
 		text     []byte
 		want     []*certs.CA
@@ -69,6 +93,13 @@ func TestParse(t *testing.T) {
 		"a block with PEM headers is skipped": {
 			text: join(block("CERTIFICATE", map[string]string{"a": "b"}, world.CA.Certificate.Raw), two),
 			want: []*certs.CA{world.UnknownCA}, warnings: []string{"block 1"},
+		},
+		"an anchor that is a leaf": {
+			text: join(leaf.PEM(), one), want: []*certs.CA{leaf, world.CA},
+			warnings: []string{`block 1, "CN=system:node:n1,O=system:nodes", is no CA that may sign certificates`},
+		},
+		"a CA whose key usage lacks signing": {
+			text: noSigning.PEM(), want: []*certs.CA{noSigning}, warnings: []string{"block 1, "},
 		},
 		"hostile bytes": {
 			text: join(hostileBlock(), hostileCertificate("[2J"), one), want: []*certs.CA{world.CA},
@@ -96,15 +127,10 @@ func TestParse(t *testing.T) {
 			if !slices.EqualFunc(got.Certificates, want, (*x509.Certificate).Equal) {
 				t.Errorf("%d certificates, want %d", len(got.Certificates), len(want))
 			}
-			if len(got.Warnings) != len(c.warnings) {
-				t.Fatalf("warnings %q, want %q", got.Warnings, c.warnings)
+			if told := strings.Count(strings.Join(got.Warnings, "\n"), " was skipped"); got.Skipped != told {
+				t.Errorf("%d skipped, but the warnings tell of %d", got.Skipped, told)
 			}
-			for i, w := range got.Warnings {
-				if !strings.Contains(w, c.warnings[i]) {
-					t.Errorf("warning %q, want %q", w, c.warnings[i])
-				}
-				assertPrintable(t, w)
-			}
+			assertWarnings(t, got.Warnings, c.warnings)
 			if err != nil {
 				assertPrintable(t, err.Error())
 			}

@@ -142,10 +142,12 @@ type Bundle struct {
 	// Roots and Certificates hold the same anchors.
 	Roots        *x509.CertPool
 	Certificates []*x509.Certificate
-	// Source in words; SHA256 of the certificates in hexadecimal; Warnings name
-	// what was skipped because it could not be parsed.
+	// Source in words; SHA256 of the certificates in hexadecimal. Warnings name
+	// what was skipped because it could not be parsed, Skipped in number, and
+	// anchors that can vouch for nobody but themselves.
 	Source   string
 	SHA256   string
+	Skipped  int
 	Warnings []string
 }
 
