@@ -28,6 +28,15 @@ const (
 	FindingSameIssuer        = "SameIssuer"
 )
 
+// FindingKinds lists every kind, in the order of the report.
+func FindingKinds() []string {
+	return []string{
+		FindingIssuerNotInBundle, FindingBareNodeNames, FindingSelfSigned, FindingLargeHelloDropped, FindingOtherIdentity,
+		FindingAbsentIdentity, FindingSharedCertificate, FindingSharedAddress, FindingVirtualKubelets, FindingLongNodeNames,
+		FindingSameIssuer,
+	}
+}
+
 // findings are patterns over nodes; the one that explains most leads.
 func findings(looked []Looked, bundle verdict.Bundle) []Finding {
 	var list []Finding

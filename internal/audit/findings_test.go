@@ -4,6 +4,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"net/netip"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -200,6 +202,22 @@ func TestFindings(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// Every kind that the code knows of is listed, and reported somewhere above.
+func TestFindingKindsAreComplete(t *testing.T) {
+	source, err := os.ReadFile("findings.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`(?m)^\tFinding\w+ += "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	var names []string
+	for _, d := range declared {
+		names = append(names, d[1])
+	}
+	if listed := audit.FindingKinds(); !slices.Equal(slices.Sorted(slices.Values(names)), slices.Sorted(slices.Values(listed))) {
+		t.Errorf("declared %q, listed %q", names, listed)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/metrics"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
@@ -57,6 +58,17 @@ func TestReasonsAreThoseOfTheAPI(t *testing.T) {
 var groups = map[verdict.Group]string{
 	verdict.GroupVerified: "verified", verdict.GroupBreaksWhenEnabled: "breaksWhenEnabled",
 	verdict.GroupRejectedToday: "rejectedToday", verdict.GroupUnknown: "unknown",
+}
+
+func TestFindingsAreThoseOfTheAudit(t *testing.T) {
+	var listed []string
+	for _, row := range table(t, "Findings") {
+		listed = append(listed, unquoted(row[0]))
+		if len(row) != 3 || row[1] == "" || row[2] == "" {
+			t.Errorf("what it says or what to do is missing: %q", row)
+		}
+	}
+	sameList(t, "findings", listed, audit.FindingKinds())
 }
 
 func TestGroupsAreTheJudges(t *testing.T) {
