@@ -170,33 +170,36 @@ func (v *review) shape() {
 	}
 }
 
-// otherNames tells which other kinds of SAN there are: also those that
-// crypto/x509 passes over, and those of an extension that a later one hides.
+// RFC 5280, GeneralName.
+const (
+	emailAddress = 1
+	dnsName      = 2
+	uri          = 6
+	ipAddress    = 7
+)
+
+// otherNames tells which other kind of SAN there is, also of those that
+// crypto/x509 passes over; "" where there is none.
 func otherNames(csr *x509.CertificateRequest) string {
-	const dnsName, ipAddress = 2, 7 // RFC 5280, GeneralName
-	extensions := 0
 	for _, e := range csr.Extensions {
 		if !e.Id.Equal(asn1.ObjectIdentifier{2, 5, 29, 17}) {
 			continue
 		}
-		extensions++
 		var names []asn1.RawValue
-		if rest, err := asn1.Unmarshal(e.Value, &names); err != nil || len(rest) > 0 {
+		if _, err := asn1.Unmarshal(e.Value, &names); err != nil {
 			return "names that cannot be read"
 		}
 		for _, name := range names {
-			if name.Class != asn1.ClassContextSpecific || name.Tag != dnsName && name.Tag != ipAddress {
+			switch name.Tag {
+			case dnsName, ipAddress:
+			case emailAddress:
+				return "an e-mail address, " + verdict.Quote(string(name.Bytes))
+			case uri:
+				return "a URI, " + verdict.Quote(string(name.Bytes))
+			default:
 				return fmt.Sprintf("a name of another kind (%d)", name.Tag)
 			}
 		}
-	}
-	switch {
-	case extensions > 1:
-		return "names in several extensions"
-	case len(csr.EmailAddresses) > 0:
-		return "an e-mail address, " + list(csr.EmailAddresses)
-	case len(csr.URIs) > 0:
-		return "a URI"
 	}
 	return ""
 }

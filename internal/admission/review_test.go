@@ -94,7 +94,7 @@ func cluster() *admission.Index {
 }
 
 var reserved = admission.Reserved{
-	Services: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Endpoints: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+	Services: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Endpoints: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
 }
 
 func ips(texts ...string) []net.IP {
@@ -167,13 +167,20 @@ var cases = []struct {
 	{"an endpoint, by a control-plane node", as("system:node:master", "system:nodes").of(request(func(c *x509.CertificateRequest) {
 		c.Subject.CommonName, c.DNSNames, c.IPAddresses = "system:node:master", []string{"master"}, nil
 	})), nil, ""},
+	{"another endpoint, by that node", as("system:node:master", "system:nodes").of(request(func(c *x509.CertificateRequest) {
+		c.Subject.CommonName, c.DNSNames, c.IPAddresses = "system:node:master", []string{"master"}, ips("10.0.0.2")
+	})), []v1alpha1.ReviewReason{isReserved}, "10.0.0.2"},
+	{"the address of the Service, though it reports it", request(addresses("10.96.0.1")), []v1alpha1.ReviewReason{isReserved}, "10.96.0.1"},
+	{"its own name, before it reports anything", as("system:node:young", "system:nodes").of(request(func(c *x509.CertificateRequest) {
+		c.Subject.CommonName, c.DNSNames, c.IPAddresses = "system:node:young", []string{"young"}, nil
+	})), nil, ""},
 	{"two common names", request(func(c *x509.CertificateRequest) {
 		c.Subject.ExtraNames = []pkix.AttributeTypeAndValue{
 			{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "system:node:node-b"}, {Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "system:node:node-a"}}
 	}), []v1alpha1.ReviewReason{commonNames}, "2 common names"},
 	{"a common name in other case", request(func(c *x509.CertificateRequest) { c.Subject.CommonName = "system:node:Node-A" }), []v1alpha1.ReviewReason{commonName}, ""},
-	{"e-mail", request(func(c *x509.CertificateRequest) { c.EmailAddresses = []string{"a@example"} }), []v1alpha1.ReviewReason{sanType}, ""},
-	{"a URI", request(func(c *x509.CertificateRequest) { c.URIs = []*url.URL{{Scheme: "https", Host: "a"}} }), []v1alpha1.ReviewReason{sanType}, ""},
+	{"e-mail", request(func(c *x509.CertificateRequest) { c.EmailAddresses = []string{"a@example"} }), []v1alpha1.ReviewReason{sanType}, `an e-mail address, "a@example"`},
+	{"a URI", request(func(c *x509.CertificateRequest) { c.URIs = []*url.URL{{Scheme: "https", Host: "a"}} }), []v1alpha1.ReviewReason{sanType}, `a URI, "https://a"`},
 	{"a registered ID, which Go passes over", request(rawSANs([]asn1.RawValue{{Class: 2, Tag: 8, Bytes: []byte{0x2a, 3}}, {Class: 2, Tag: 2, Bytes: []byte("node-a")}})), []v1alpha1.ReviewReason{sanType}, "(8)"},
 	{"names in two extensions, of which the last counts", request(func(c *x509.CertificateRequest) {
 		rawSANs([]asn1.RawValue{{Class: 2, Tag: 2, Bytes: []byte("node-b")}})(c)
@@ -336,6 +343,10 @@ func TestIndexFollowsTheNodes(t *testing.T) {
 	x.Delete("unknown")
 	if known, _ := x.Reports("a"); owners("10.0.0.1") != "" || known {
 		t.Error("a is gone")
+	}
+	x.Set(node("c", nil, ""))
+	if known, _ := x.Reports("c"); known {
+		t.Error("c reports nothing")
 	}
 	if got := owners(""); got != "" {
 		t.Errorf("an empty address is none: %q", got)
