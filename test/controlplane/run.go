@@ -20,7 +20,7 @@ type Process struct {
 func (c *ControlPlane) Run(name string, args ...string) (*Process, error) {
 	binary := filepath.Join(c.assets, name)
 	if _, err := os.Stat(binary); err != nil {
-		return nil, fmt.Errorf("no %s in %s: run `go run -C test/kubernetes . %s`", name, c.assets, name)
+		return nil, fmt.Errorf("no %s in %s: run `make e2e` without KUBEBUILDER_ASSETS, or `go run -C test/kubernetes . %s`", name, c.assets, name)
 	}
 	p, err := launch(binary, c.dir, args)
 	if err != nil {
@@ -29,7 +29,8 @@ func (c *ControlPlane) Run(name string, args ...string) (*Process, error) {
 	return &Process{p: p}, nil
 }
 
-// Log is what was logged since the start.
+// Log is what was logged since the start, by others too that run under the same
+// name at the same time.
 func (p *Process) Log() (string, error) {
 	text, err := os.ReadFile(p.p.logPath)
 	if err != nil {

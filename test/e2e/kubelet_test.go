@@ -1,4 +1,4 @@
-package e2e
+package e2e_test
 
 import (
 	"context"
@@ -36,6 +36,9 @@ func startKubelet(ctx context.Context, name, ip string, bootstrap bool) *node {
 	socket := filepath.Join(own, "cri.sock")
 	run("fakecri", socket)
 	Eventually(func() error { _, err := os.Stat(socket); return err }).Should(Succeed())
+	DeferCleanup(func(ctx SpecContext) { // else the manager goes on probing what is gone
+		Expect(kube.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+	})
 	root := filepath.Join(own, "root")
 	DeferCleanup(func() { // the kubelet mounts it on itself, and leaves it so
 		Expect(syscall.Unmount(root, 0)).To(Or(Succeed(), MatchError(syscall.EINVAL)))
@@ -64,7 +67,7 @@ func (n *node) config(own, socket string, bootstrap bool) []byte {
 		"cgroupDriver":       "cgroupfs", "cgroupsPerQOS": false, "enforceNodeAllocatable": []string{},
 		"failSwapOn": false, "failCgroupV1": false, "localStorageCapacityIsolation": false, "makeIPTablesUtilChains": false,
 		"containerRuntimeEndpoint": "unix://" + socket, "imageServiceEndpoint": "unix://" + socket,
-		"podLogsDir": filepath.Join(own, "logs"), "resolvConf": "",
+		"podLogsDir": filepath.Join(own, "logs"), "volumePluginDir": filepath.Join(own, "plugins"), "resolvConf": "",
 		"featureGates": map[string]bool{"KubeletInUserNamespace": true},
 	})
 	Expect(err).NotTo(HaveOccurred())

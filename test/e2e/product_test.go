@@ -1,4 +1,4 @@
-package e2e
+package e2e_test
 
 import (
 	"bytes"
@@ -14,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
 const (
@@ -148,4 +150,20 @@ func (n *node) approve(ctx context.Context) {
 		_, err := kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, &r, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	}
+}
+
+// probes is how many of the manager's so far ended so, by its own metric.
+func probes(outcome verdict.Outcome) float64 {
+	GinkgoHelper()
+	families, err := ctrlmetrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, m := range family.Metric {
+			if family.GetName() == "kubelet_cert_auditor_probes_total" && m.Label[0].GetValue() == outcome.String() {
+				return m.Counter.GetValue()
+			}
+		}
+	}
+	Fail("no series of probes that ended " + outcome.String())
+	return 0
 }

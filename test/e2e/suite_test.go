@@ -1,7 +1,7 @@
-// Package e2e runs the product against a real kubelet, kube-apiserver and
+// Package e2e_test runs the product against a real kubelet, kube-apiserver and
 // kube-controller-manager. The kubelet's container runtime is Kubernetes' own
 // fake, so that no container engine is needed.
-package e2e
+package e2e_test
 
 import (
 	"context"
@@ -27,6 +27,12 @@ import (
 func TestE2E(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Fatal("a kubelet needs Linux and root")
+	}
+	// Some of its directories are the same on every machine: two would fight.
+	var dialer net.Dialer
+	if conn, err := dialer.DialContext(t.Context(), "unix", "/var/lib/kubelet/device-plugins/kubelet.sock"); err == nil {
+		_ = conn.Close()
+		t.Fatal("a kubelet runs on this machine already")
 	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "A real kubelet")
