@@ -8,7 +8,7 @@ GO ?= go
 MODULES := . internal/tools test/kubernetes
 
 # What generate and manifests write.
-GENERATED := docs/field-cases.md api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml
+GENERATED := docs/field-cases.md api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml config/webhook/role.yaml
 
 ##@ Develop
 
@@ -31,6 +31,7 @@ generate: bin/controller-gen ## Regenerate the deepcopy code and the list of fie
 manifests: bin/controller-gen ## Regenerate the CRD and the RBAC roles.
 	bin/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	bin/controller-gen rbac:roleName=kubelet-cert-auditor paths=./controllers/... output:rbac:dir=config/rbac
+	bin/controller-gen rbac:roleName=kubelet-cert-auditor-webhook paths=./internal/cli/... output:rbac:dir=config/webhook
 
 ##@ Check
 

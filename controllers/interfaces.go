@@ -8,6 +8,7 @@ import (
 	"context"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
@@ -48,4 +49,9 @@ type Counters interface {
 // may return the last good bundle together with an error.
 type Bundles interface {
 	Load(ctx context.Context, source *v1alpha1.TrustBundleSource) (verdict.Bundle, error)
+}
+
+// RequestReviewer says what is wrong with a request that exists.
+type RequestReviewer interface {
+	ReviewRequest(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error
 }

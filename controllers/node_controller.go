@@ -38,6 +38,8 @@ type NodeReconciler struct {
 	Ledger   Ledger
 	Counters Counters
 	Regimes  *Regimes
+	// Requests that nodes have made, for advice.
+	Requests *kubelet.Requests
 	Clock    clock.Clock
 	// Concurrency is the number of probes under way, those included whose peers
 	// do not answer.
@@ -142,6 +144,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	state := r.state(node.Name)
 	exp := kubelet.ExpectationOf(node, regime.endpoints)
+	exp.Request = r.Requests.Of(node.Name)
 	state.adopt(node, exp, regime, r.Clock.Now())
 	if err := r.judge(ctx, state, exp, regime); err != nil {
 		return ctrl.Result{}, nil //nolint:nilerr // the process is ending: an aborted probe says nothing
@@ -222,6 +225,9 @@ func (r *NodeReconciler) EnqueueAll(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Enqueue makes one Node be judged again by what was seen.
+func (r *NodeReconciler) Enqueue(name string) { r.queue.add(name, 0) }
 
 // queueHandle lets others put requests into a controller's queue.
 type queueHandle struct {

@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -107,18 +108,23 @@ func conditionOf(node *corev1.Node) string {
 // events of the Node, as "<type> <reason>" in the order of their creation.
 func (m member) events(ctx context.Context) []string {
 	GinkgoHelper()
-	uid := m.get(ctx).UID
+	var texts []string
+	for _, e := range eventsOn(ctx, m.get(ctx).UID) {
+		if e.Action == "ProbeKubelet" {
+			Expect(e.Series).To(BeNil(), "an Event that repeats")
+		}
+		texts = append(texts, e.Type+" "+e.Reason)
+	}
+	return texts
+}
+
+// eventsOn an object, in the order of their creation.
+func eventsOn(ctx context.Context, uid types.UID) []eventsv1.Event {
+	GinkgoHelper()
 	var list eventsv1.EventList
 	Expect(kube.List(ctx, &list, client.InNamespace("default"))).To(Succeed())
 	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
-	var texts []string
-	for _, e := range list.Items {
-		if e.Regarding.UID == uid {
-			Expect(e.Series).To(BeNil(), "an Event that repeats")
-			texts = append(texts, e.Type+" "+e.Reason)
-		}
-	}
-	return texts
+	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.UID != uid })
 }
 
 // audit creates the singleton. Nodes are dialled by IP, young Nodes get no
@@ -200,6 +206,7 @@ func start(ctx context.Context, change func(*cli.ManagerOptions)) *manager {
 	o.Namespace, o.MetricsBindAddress, o.HealthProbeBindAddress = namespace, "0", "0"
 	o.AllowLocalAddresses, o.RetryAfter = true, retryAfter
 	o.ClusterCAFile = clusterCA
+	o.Webhook.BindAddress = "0"
 	if change != nil {
 		change(&o)
 	}
@@ -260,6 +267,7 @@ var _ = AfterEach(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred(), out)
 	Expect(client.IgnoreNotFound(kube.Delete(ctx, &v1alpha1.KubeletCertAudit{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AuditName}}))).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx, &corev1.Node{})).To(Succeed())
+	Expect(kube.DeleteAllOf(ctx, &certificatesv1.CertificateSigningRequest{})).To(Succeed())
 	Expect(kube.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace))).To(Succeed())
 }, NodeTimeout(time.Minute))
 

@@ -47,3 +47,23 @@ func ReviewReasons() []ReviewReason {
 		ReviewReservedAddress, ReviewForeignAddress, ReviewAddressNotReported, ReviewAddressesUnknown,
 	}
 }
+
+// ReviewDecision is what became of a request that was reviewed.
+type ReviewDecision string
+
+const (
+	// ReviewAllowed at admission, with nothing to say.
+	ReviewAllowed ReviewDecision = "allowed"
+	// ReviewWarned: admitted, and its requester was told what is wrong.
+	ReviewWarned ReviewDecision = "warned"
+	// ReviewDenied: not admitted.
+	ReviewDenied ReviewDecision = "denied"
+	// ReviewFound: it exists, and something is wrong with it, whether or not
+	// its requester was told.
+	ReviewFound ReviewDecision = "found"
+)
+
+// ReviewDecisions lists every decision.
+func ReviewDecisions() []ReviewDecision {
+	return []ReviewDecision{ReviewAllowed, ReviewWarned, ReviewDenied, ReviewFound}
+}

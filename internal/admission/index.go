@@ -3,8 +3,10 @@ package admission
 import (
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
@@ -22,6 +24,8 @@ type Index struct {
 }
 
 type indexed struct {
+	uid          types.UID
+	created      time.Time
 	keys         []string
 	controlPlane bool
 }
@@ -44,7 +48,7 @@ func (x *Index) Set(node *corev1.Node) {
 		x.nodes, x.owners = map[string]indexed{}, map[string][]string{}
 	}
 	x.remove(node.Name)
-	x.nodes[node.Name] = indexed{keys, controlPlane}
+	x.nodes[node.Name] = indexed{node.UID, node.CreationTimestamp.Time, keys, controlPlane}
 	for _, key := range keys {
 		at, _ := slices.BinarySearch(x.owners[key], node.Name)
 		x.owners[key] = slices.Insert(x.owners[key], at, node.Name)
@@ -83,4 +87,12 @@ func (x *Index) Reports(node string) (addresses, controlPlane bool) {
 	defer x.mu.RUnlock()
 	n := x.nodes[node]
 	return len(n.keys) > 0, n.controlPlane
+}
+
+// UID of a Node, and when it was created; "" where it is not there.
+func (x *Index) UID(node string) (uid types.UID, created time.Time) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := x.nodes[node]
+	return n.uid, n.created
 }

@@ -1,8 +1,10 @@
 // Package admission reviews requests for kubelet serving certificates
 // (certificates.k8s.io, signer kubernetes.io/kubelet-serving). It follows the
 // rules of that signer in Kubernetes' documentation of certificate signing
-// requests, and adds what they leave to approvers: whose addresses they are. It
-// is pure: it looks up no name and asks no API server.
+// requests, and adds what they leave to approvers: whose addresses they are.
+//
+// Review and Decide are pure; Reviewer asks them with the Nodes as they are, for
+// the webhook (Handler) and for requests that exist already (Late).
 package admission
 
 import (
@@ -18,6 +20,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
@@ -33,13 +36,7 @@ type Request struct {
 
 // Node is the name of the node that made the request; "" where its requester is
 // no node. Nothing in the request's body counts.
-func (r Request) Node() string {
-	name, ok := strings.CutPrefix(r.User, verdict.CommonNameOf(""))
-	if !ok || !slices.Contains(r.Groups, "system:nodes") {
-		return ""
-	}
-	return name
-}
+func (r Request) Node() string { return kubelet.NodeOf(r.User, r.Groups) }
 
 // Nodes knows which Node reports which address.
 type Nodes interface {
@@ -232,7 +229,7 @@ func (v *review) addresses() {
 	if len(foreign) > 0 {
 		slices.Sort(owners)
 		owners = slices.Compact(owners)
-		v.add(v1alpha1.ReviewForeignAddress, "it asks for %s, which node %s reports", list(foreign), list(owners))
+		v.add(v1alpha1.ReviewForeignAddress, "node %s reports %s, which it asks for", list(owners), list(foreign))
 		v.findings[len(v.findings)-1].Nodes = owners
 	}
 	switch {
@@ -296,18 +293,20 @@ func reservedName(name string) bool {
 	return strings.HasSuffix(name, ".localhost") || strings.HasPrefix(name, "kubernetes.default.svc.")
 }
 
+// mostShown is how many names are shown in a message.
+const mostShown = 4
+
 // list shows a few of the requester's words.
 func list[T ~string](words []T) string {
-	const most = 4
-	shown := make([]string, 0, most)
-	for _, w := range words[:min(most, len(words))] {
+	shown := make([]string, 0, mostShown)
+	for _, w := range words[:min(mostShown, len(words))] {
 		shown = append(shown, verdict.Quote(string(w)))
 	}
 	switch {
 	case len(words) == 0:
 		return "empty"
-	case len(words) > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(shown, ", "), len(words)-most)
+	case len(words) > mostShown:
+		return fmt.Sprintf("%s and %d more", strings.Join(shown, ", "), len(words)-mostShown)
 	}
 	return strings.Join(shown, ", ")
 }

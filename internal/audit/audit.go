@@ -26,6 +26,8 @@ type Options struct {
 	Prober    Prober
 	Endpoints kubelet.Options
 	Policy    verdict.Policy
+	// Requests that nodes have made, for advice; nil where they are not known.
+	Requests *kubelet.Requests
 	// Timeout of one probe.
 	Timeout time.Duration
 	// Concurrency is the number of probes under way, those included whose peers
@@ -76,6 +78,7 @@ func Run(ctx context.Context, nodes []*corev1.Node, opts Options) *Report {
 
 func look(ctx context.Context, node *corev1.Node, opts Options) Looked {
 	l := Looked{Node: node, Expectation: kubelet.ExpectationOf(node, opts.Endpoints)}
+	l.Expectation.Request = opts.Requests.Of(node.Name)
 	if l.Expectation.Endpoint.Host != "" && ctx.Err() == nil {
 		// Without an observation, which is what an error means, the node counts
 		// as not probed.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -113,11 +114,16 @@ func (o *auditOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	requests, err := o.requests(ctx, cluster)
+	if err != nil {
+		return err
+	}
 	progress, done := o.progress(len(nodes))
 	result := audit.Run(ctx, nodes, audit.Options{
 		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal, Limiter: probe.NewLimiter(o.concurrency)},
 		Endpoints: o.endpoints.options(),
 		Policy:    verdict.Policy{Bundle: bundle},
+		Requests:  requests,
 		Timeout:   o.timeout, Concurrency: probe.OpenPerPlace * o.concurrency, What: verdict.What(o.what),
 		Selector: o.selector, Excluded: excluded, ClusterCA: clusterCA,
 		Clock: clock.RealClock{}, Progress: progress,
@@ -189,6 +195,36 @@ func listNodes(ctx context.Context, cluster *rest.Config, add func(*corev1.Node)
 		}
 		if next = list.Continue; next == "" {
 			return nil
+		}
+	}
+}
+
+// requests lists those for serving certificates, which is advice: whoever may
+// not is told so, and goes on without.
+func (o *auditOptions) requests(ctx context.Context, cluster *rest.Config) (*kubelet.Requests, error) {
+	if cluster == nil {
+		return nil, nil
+	}
+	c, err := newClient(cluster)
+	if err != nil {
+		return nil, err
+	}
+	requests := &kubelet.Requests{}
+	ofSigner := client.MatchingFields{"spec.signerName": certificatesv1.KubeletServingSignerName}
+	next := ""
+	for {
+		var list certificatesv1.CertificateSigningRequestList
+		if err := c.List(ctx, &list, ofSigner, client.Limit(500), client.Continue(next)); err != nil {
+			if ctx.Err() == nil {
+				_, _ = fmt.Fprintf(o.streams.Err, "hints to nodes' pending requests are left out: list certificatesigningrequests: %s\n", verdict.Quote(err.Error()))
+			}
+			return nil, nil
+		}
+		for i := range list.Items {
+			requests.Set(&list.Items[i])
+		}
+		if next = list.Continue; next == "" {
+			return requests, nil
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,7 +49,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme))
 }
 
-// newClient makes a client for Nodes and our own kind. It knows where these are
+// newClient makes a client for Nodes, requests and our own kind. It knows where these are
 // served: to discover that would take requests that do not end with their
 // context.
 func newClient(config *rest.Config) (client.Client, error) {
@@ -58,6 +59,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("KubeletCertAudit"), meta.RESTScopeRoot)
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100 // client-go's five per second would take an hour for 15,000 nodes

@@ -58,7 +58,7 @@ func TestFlagsOfEachCommand(t *testing.T) {
 			" selector what allow-local-addresses output",
 		"verify": "node address cert kubelet-certificate-authority kubelet-port what output",
 		"manager": "namespace leader-elect metrics-bind-address health-probe-bind-address concurrency allow-local-addresses" +
-			" cluster-ca-file kube-api-qps kube-api-burst max-failing-series" +
+			" cluster-ca-file kube-api-qps kube-api-burst max-failing-series webhook-bind-address webhook-cert-dir webhook-self-signed" +
 			" zap-devel zap-encoder zap-log-level zap-stacktrace-level zap-time-encoding",
 		"cleanup": "",
 		"version": "",

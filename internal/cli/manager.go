@@ -13,11 +13,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -39,6 +42,7 @@ import (
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/controllers"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/admission"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/metrics"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/probe"
@@ -72,6 +76,9 @@ type ManagerOptions struct {
 	RetryAfter time.Duration
 	// GracefulShutdown bounds the time that the end takes.
 	GracefulShutdown time.Duration
+	Webhook          WebhookOptions
+	// Registerer takes our metrics; several managers of one process need one each.
+	Registerer prometheus.Registerer
 }
 
 // NewManagerOptions returns the defaults.
@@ -82,6 +89,8 @@ func NewManagerOptions() ManagerOptions {
 		Concurrency: 64, ClusterCAFile: serviceAccountDir + "/ca.crt",
 		QPS: 50, Burst: 100, MaxFailingSeries: 1000,
 		RetryAfter: 10 * time.Second, GracefulShutdown: 15 * time.Second,
+		Webhook:    WebhookOptions{BindAddress: ":9443", CertDir: "/etc/kubelet-cert-auditor/webhook", SelfSigned: true},
+		Registerer: ctrlmetrics.Registry,
 	}
 }
 
@@ -102,6 +111,9 @@ func (o *ManagerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ClusterCAFile, "cluster-ca-file", o.ClusterCAFile, "the trust bundle where the KubeletCertAudit names none")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests per second to the API server")
 	flags.IntVar(&o.Burst, "kube-api-burst", o.Burst, "requests to the API server in a burst")
+	flags.StringVar(&o.Webhook.BindAddress, "webhook-bind-address", o.Webhook.BindAddress, "where to serve the admission webhook over TLS; 0 turns it off")
+	flags.StringVar(&o.Webhook.CertDir, "webhook-cert-dir", o.Webhook.CertDir, "the directory of the webhook's tls.crt and tls.key")
+	flags.BoolVar(&o.Webhook.SelfSigned, "webhook-self-signed", o.Webhook.SelfSigned, "make the webhook's certificate and renew it, in the Secret that is mounted at --webhook-cert-dir; false where others do, such as cert-manager")
 	flags.IntVar(&o.MaxFailingSeries, "max-failing-series", o.MaxFailingSeries, "the most series of failing_node_info")
 }
 
@@ -116,6 +128,7 @@ func (o *ManagerOptions) validate() error {
 	}
 	problems = append(problems, validateBindAddress("--metrics-bind-address", o.MetricsBindAddress)...)
 	problems = append(problems, validateBindAddress("--health-probe-bind-address", o.HealthProbeBindAddress)...)
+	problems = append(problems, o.Webhook.validate()...)
 	for _, text := range validation.IsDNS1123Label(o.Namespace) {
 		problems = append(problems, fmt.Errorf("--namespace=%q: %s", o.Namespace, text))
 	}
@@ -173,10 +186,10 @@ func RunManager(ctx context.Context, cfg *rest.Config, o ManagerOptions, logger 
 		return err
 	}
 	m := metrics.New(clock.RealClock{}, o.MaxFailingSeries)
-	if err := ctrlmetrics.Registry.Register(m); err != nil {
+	if err := o.Registerer.Register(m); err != nil {
 		return err
 	}
-	defer ctrlmetrics.Registry.Unregister(m)
+	defer o.Registerer.Unregister(m)
 	if err := setUp(mgr, o, m); err != nil {
 		return err
 	}
@@ -228,7 +241,11 @@ func newManager(cfg *rest.Config, o ManagerOptions, logger logr.Logger) (ctrl.Ma
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Node{}:      {Transform: strip},
+				&corev1.Node{}: {Transform: strip},
+				&certificatesv1.CertificateSigningRequest{}: {
+					Field:     fields.OneTermEqualSelector("spec.signerName", certificatesv1.KubeletServingSignerName),
+					Transform: strip,
+				},
 				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{o.Namespace: {}}},
 			},
 		},
@@ -251,19 +268,31 @@ func newManager(cfg *rest.Config, o ManagerOptions, logger logr.Logger) (ctrl.Ma
 }
 
 func strip(object any) (any, error) {
-	if node, ok := object.(*corev1.Node); ok {
-		return kubelet.Stripped(node), nil
+	switch o := object.(type) {
+	case *corev1.Node:
+		return kubelet.Stripped(o), nil
+	case *certificatesv1.CertificateSigningRequest:
+		return kubelet.StrippedRequest(o), nil
 	}
 	return object, nil
 }
 
 // setUp wires the rooms together.
 func setUp(mgr ctrl.Manager, o ManagerOptions, m *metrics.Metrics) error {
-	recorder := &record.Recorder{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("kubelet-cert-auditor"), Clock: clock.RealClock{}}
-	regimes := &controllers.Regimes{}
+	recorder := &record.Recorder{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(record.Controller), Clock: clock.RealClock{}}
+	reviewer, err := newReviewer(mgr, o.AllowLocalAddresses)
+	if err != nil {
+		return err
+	}
+	if o.Webhook.BindAddress != "0" {
+		if err := setUpWebhook(mgr, o, reviewer, recorder, m); err != nil {
+			return err
+		}
+	}
+	regimes, requests := &controllers.Regimes{}, &kubelet.Requests{}
 	nodes := &controllers.NodeReconciler{
 		Client: mgr.GetClient(), Prober: &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses, Limiter: probe.NewLimiter(o.Concurrency)},
-		Recorder: recorder, Ledger: m, Counters: m, Regimes: regimes, Clock: clock.RealClock{},
+		Recorder: recorder, Ledger: m, Counters: m, Regimes: regimes, Requests: requests, Clock: clock.RealClock{},
 		Concurrency: probe.OpenPerPlace * o.Concurrency, RetryAfter: o.RetryAfter,
 	}
 	audit := &controllers.AuditReconciler{
@@ -272,7 +301,11 @@ func setUp(mgr ctrl.Manager, o ManagerOptions, m *metrics.Metrics) error {
 		Regimes: regimes, Nodes: nodes, Clock: clock.RealClock{},
 	}
 	nodes.Changed = audit.NodesChanged
-	return errors.Join(nodes.SetupWithManager(mgr), audit.SetupWithManager(mgr))
+	csrs := &controllers.CSRReconciler{
+		Client: mgr.GetClient(), Requests: requests, Nodes: nodes,
+		Reviewer: &admission.Late{Reviewer: reviewer, Spec: admissionSpec(mgr.GetClient()), Counters: m, Recorder: recorder, Clock: clock.RealClock{}},
+	}
+	return errors.Join(nodes.SetupWithManager(mgr), audit.SetupWithManager(mgr), csrs.SetupWithManager(mgr))
 }
 
 // bundles finds the trust bundle that a spec names.

@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
@@ -25,6 +27,7 @@ import (
 
 const (
 	nodesPath = "/api/v1/nodes"
+	csrsPath  = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	auditPath = "/apis/kubeletcert.dev/v1alpha1/kubeletcertaudits/cluster"
 )
 
@@ -76,17 +79,20 @@ func pageOf(c *cluster, i int) corev1.NodeList {
 
 func TestAuditOfACluster(t *testing.T) {
 	c := newCluster(t, "good", "bare-node-name")
-	s := serve(t, c.world, map[string]func(http.ResponseWriter, *http.Request){"GET " + nodesPath: listInPages(pageOf(c, 0), pageOf(c, 1))})
+	s := serve(t, c.world, map[string]func(http.ResponseWriter, *http.Request){
+		"GET " + nodesPath: listInPages(pageOf(c, 0), pageOf(c, 1)), "GET " + csrsPath: listRequests("bare-node-name", "csr-1"),
+	})
 	args := []string{"audit", "--kubeconfig", kubeconfig(t, s.URL), "--allow-local-addresses", "--kubelet-preferred-address-types=InternalIP",
 		"--certificate-authority", c.ca}
 
 	r := run(t, append(args, "--kubelet-certificate-authority", c.ca)...)
 	r.answers(t, cli.ExitNotReady)
-	if !strings.Contains(r.out, "of 2 nodes 1 are verified, 1 would break") || strings.Contains(r.out, "cluster CA") {
+	if !strings.Contains(r.out, "of 2 nodes 1 are verified, 1 would break") || strings.Contains(r.out, "cluster CA") ||
+		!strings.Contains(r.out, "Hint: its request waits for approval: kubectl certificate approve csr-1.") {
 		t.Errorf("%s", r.out)
 	}
 	run(t, append(args, "-l", "kubernetes.io/hostname=good", "--kubelet-certificate-authority", c.ca)...).answers(t, cli.ExitReady)
-	if strings.Join(s.asked, ",") != strings.Repeat(",GET "+nodesPath, 4)[1:] {
+	if pages := ",GET " + nodesPath; strings.Join(s.asked, ",") != strings.Repeat(pages+pages+",GET "+csrsPath, 2)[1:] {
 		t.Errorf("asked for %v", s.asked)
 	}
 
@@ -94,6 +100,41 @@ func TestAuditOfACluster(t *testing.T) {
 	r = run(t, args...)
 	r.answers(t, cli.ExitNotReady)
 	if !strings.Contains(r.out, "This is the cluster CA: the API server's own --kubelet-certificate-authority was not read.") {
+		t.Errorf("%s", r.out)
+	}
+}
+
+// listRequests is the answer to whoever asks for those of the signer.
+func listRequests(node, name string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("fieldSelector") != "spec.signerName=kubernetes.io/kubelet-serving" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		list := certificatesv1.CertificateSigningRequestList{Items: []certificatesv1.CertificateSigningRequest{{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				SignerName: certificatesv1.KubeletServingSignerName, Username: "system:node:" + node, Groups: []string{"system:nodes"},
+			},
+		}}}
+		list.APIVersion, list.Kind = "certificates.k8s.io/v1", "CertificateSigningRequestList"
+		_ = json.NewEncoder(w).Encode(list)
+	}
+}
+
+// Who may not list requests is told once, and gets the same answer.
+func TestAuditWithoutTheRightToListRequests(t *testing.T) {
+	c := newCluster(t, "good", "bare-node-name")
+	s := serve(t, c.world, map[string]func(http.ResponseWriter, *http.Request){
+		"GET " + nodesPath: listInPages(pageOf(c, 0), pageOf(c, 1)),
+		"GET " + csrsPath:  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+	})
+	r := run(t, "audit", "--kubeconfig", kubeconfig(t, s.URL), "--allow-local-addresses", "--kubelet-preferred-address-types=InternalIP",
+		"--certificate-authority", c.ca, "-o", "json")
+	if r.code != cli.ExitNotReady || r.err != nil || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "certificatesigningrequests") {
+		t.Errorf("exit code %d, %v: %q", r.code, r.err, r.stderr)
+	}
+	if !json.Valid([]byte(r.out)) || !strings.Contains(r.out, "a bare node name is what k3s, RKE2 and kops issue") {
 		t.Errorf("%s", r.out)
 	}
 }

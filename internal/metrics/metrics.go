@@ -3,6 +3,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
@@ -29,6 +31,8 @@ type Metrics struct {
 	probeDuration prometheus.Histogram
 	bundleSize    prometheus.Gauge
 	bundleReloads *prometheus.CounterVec
+	reviews       *prometheus.CounterVec
+	reviewTook    prometheus.Histogram
 
 	nodes, checkFailures, failingNode, ready, oldest, expiry *prometheus.Desc
 }
@@ -59,6 +63,15 @@ func New(c clock.PassiveClock, maxFailing int) *Metrics {
 			Namespace: namespace, Name: "trust_bundle_reloads_total",
 			Help: "Changes of the trust bundle: taken over (success), or broken (failure).",
 		}, []string{"result"}),
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "csr_reviews_total",
+			Help: "Requests for kubelet serving certificates: allowed, warned about or denied at admission, or found to exist with something wrong; reason is the first ground.",
+		}, []string{"decision", "reason"}),
+		reviewTook: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "csr_review_duration_seconds",
+			Help:    "Duration of a review by the admission webhook.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+		}),
 		nodes:         desc("nodes", "Nodes by the status and reason of their verdict.", "status", "reason"),
 		checkFailures: desc("check_failures", "Nodes that fail a check.", "check"),
 		failingNode:   desc("failing_node_info", "Nodes whose kubelet would be refused; bounded in number.", "node", "reason"),
@@ -70,6 +83,7 @@ func New(c clock.PassiveClock, maxFailing int) *Metrics {
 		m.cnValidations.WithLabelValues(result)
 		m.bundleReloads.WithLabelValues(result)
 	}
+	m.reviews.WithLabelValues(string(v1alpha1.ReviewAllowed), "")
 	for _, outcome := range verdict.Outcomes() {
 		m.probes.WithLabelValues(outcome.String())
 	}
@@ -100,8 +114,16 @@ func (m *Metrics) BundleChanged(certificates int, err error) {
 	m.bundleSize.Set(float64(certificates))
 }
 
+// RequestReviewed counts a request; reason is empty where nothing is wrong.
+func (m *Metrics) RequestReviewed(decision v1alpha1.ReviewDecision, reason v1alpha1.ReviewReason) {
+	m.reviews.WithLabelValues(string(decision), string(reason)).Inc()
+}
+
+// ReviewTook counts how long an answer of the webhook took.
+func (m *Metrics) ReviewTook(d time.Duration) { m.reviewTook.Observe(d.Seconds()) }
+
 func (m *Metrics) counters() []prometheus.Collector {
-	return []prometheus.Collector{m.cnValidations, m.probes, m.probeDuration, m.bundleSize, m.bundleReloads}
+	return []prometheus.Collector{m.cnValidations, m.probes, m.probeDuration, m.bundleSize, m.bundleReloads, m.reviews, m.reviewTook}
 }
 
 // Describe implements prometheus.Collector.

@@ -83,6 +83,8 @@ func TestNamesAndTypesAreThePublishedOnes(t *testing.T) {
 	want := []string{
 		"check_failures gauge",
 		"cn_validations_total counter",
+		"csr_review_duration_seconds histogram",
+		"csr_reviews_total counter",
 		"earliest_certificate_expiry_timestamp_seconds gauge",
 		"failing_node_info gauge",
 		"nodes gauge",

@@ -1,5 +1,5 @@
 // Package record writes verdicts to Nodes: one condition, and one Event per
-// transition. It is the only room that writes to Nodes, and it never writes
+// transition; and Events about requests for certificates. It is the only room that writes to Nodes, and it never writes
 // more than that condition: a merge patch computed from a stale read would
 // undo another writer's conditions.
 package record
@@ -24,13 +24,16 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
+// Controller is what the Events say reports them.
+const Controller = "kubelet-cert-auditor"
+
 const (
 	// heartbeat is the time after which an unchanged condition is written again
 	// for its lastHeartbeatTime; each node adds up to a fifth of it, by its UID,
 	// so that the writes spread.
 	heartbeat = time.Hour
 	// fieldOwner of the patches.
-	fieldOwner = client.FieldOwner("kubelet-cert-auditor")
+	fieldOwner = client.FieldOwner(Controller)
 	// eventAction is what the Events say was done.
 	eventAction = "ProbeKubelet"
 )

@@ -45,7 +45,7 @@ type desk struct {
 	*Recorder
 	writes []string // "method subresource patch-type body"
 	events []string // "type reason note"
-	answer error    // to every patch; nil: the API server takes it
+	answer error    // to every patch and Event; nil: the API server takes it
 }
 
 // newDesk starts with the Nodes as the API server has them.
@@ -67,6 +67,12 @@ func newDesk(t *testing.T, there ...client.Object) *desk {
 				return d.answer
 			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if d.answer != nil {
+				return d.answer
+			}
+			return c.Create(ctx, o, opts...)
 		},
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return write("patch")

@@ -25,10 +25,14 @@ const maxCommonName = 64
 const unresolvedHint = "kube-apiserver asks its own resolver, and tries no other address either; if the name does not resolve there, " +
 	"put InternalIP before its type in --kubelet-preferred-address-types"
 
-// hint names the known pattern behind the first failing check.
+// hint says what to do about the node's request, or names the known pattern
+// behind the first failing check.
 func hint(e *evidence, v Verdict, findings []Finding) string {
 	if len(findings) == 0 {
 		return ""
+	}
+	if h := requestHint(e.exp.Request, e.leaf); h != "" {
+		return h
 	}
 	if IsSelfSignedFallback(e.leaf.Subject.CommonName, e.leaf.Issuer.CommonName) {
 		return "this is the kubelet's self-signed fallback; set serverTLSBootstrap: true in its configuration and approve its request"

@@ -154,6 +154,9 @@ func noCertificate(policy Policy, exp Expectation, now time.Time) outcomeAnswer 
 		text: "The kubelet has no serving certificate yet (TLS alert internal_error)",
 		hint: "look for its pending request with: kubectl get csr --field-selector spec.signerName=kubernetes.io/kubelet-serving",
 	}
+	if h := requestHint(exp.Request, nil); h != "" {
+		o.hint = h
+	}
 	if end := exp.Created.Add(policy.NewNodeGrace); now.Before(end) {
 		o.status, o.nextLook = Unknown, end
 	}

@@ -31,20 +31,23 @@ func message(exp Expectation, headline string, findings []Finding, hint string) 
 		fmt.Fprintf(&b, " %s: %s.", f.Check, f.Message)
 	}
 	if hint == "" {
-		return truncate(b.String(), maxMessage)
+		return Cut(b.String(), maxMessage)
 	}
 	// What to do is worth more than the end of a long list of names.
 	tail := " Hint: " + hint + "."
-	return truncate(truncate(b.String(), max(maxMessage-len(tail), maxMessage/2))+tail, maxMessage)
+	return Cut(Cut(b.String(), max(maxMessage-len(tail), maxMessage/2))+tail, maxMessage)
 }
 
 // Quote makes hostile input safe to show: escaped, and bounded.
 func Quote(s string) string {
-	return strconv.Quote(truncate(s, maxQuoted))
+	return strconv.Quote(Cut(s, maxQuoted))
 }
 
-// truncate cuts on a rune boundary and marks the cut.
-func truncate(s string, limit int) string {
+// Bounded cuts a message to what the note of an Event allows.
+func Bounded(s string) string { return Cut(s, maxMessage) }
+
+// Cut shortens to limit bytes, on a rune boundary, and marks the cut.
+func Cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

@@ -38,6 +38,9 @@ type Expectation struct {
 	Created time.Time
 	// NotReady says that the Node's Ready condition is not True.
 	NotReady bool
+	// Request is the node's latest, where requests are looked at: it changes what
+	// is advised, never what is judged.
+	Request Request
 }
 
 // CommonName is the only Subject Common Name that KEP-4872 accepts.

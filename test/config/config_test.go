@@ -10,12 +10,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/admission"
 )
 
 var _ = Describe("config/default", func() {
@@ -64,6 +67,49 @@ metadata:
   labels:
     pod-security.kubernetes.io/enforce: restricted
 `
+
+var _ = Describe("config/webhook", func() {
+	It("asks about new requests for the signer alone, briefly, and lets them through unanswered", func(ctx SpecContext) {
+		c, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Webhooks).To(HaveLen(1))
+		w := c.Webhooks[0]
+		Expect(*w.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
+		Expect(*w.TimeoutSeconds).To(Equal(int32(3)))
+		Expect(*w.SideEffects).To(Equal(admissionregistrationv1.SideEffectClassNone))
+		Expect(w.Rules).To(HaveLen(1))
+		Expect(w.Rules[0].Operations).To(Equal([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}))
+		Expect(w.Rules[0].Resources).To(Equal([]string{"certificatesigningrequests"}))
+		Expect(w.MatchConditions).To(HaveLen(1))
+		Expect(w.MatchConditions[0].Expression).To(Equal("object.spec.signerName == 'kubernetes.io/kubelet-serving'"))
+		Expect(*w.ClientConfig.Service.Path).To(Equal(admission.Path))
+	}, specLimit)
+
+	It("keeps the CA that was written into it when it is applied again", func(ctx SpecContext) {
+		patch := []byte(`[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Q0E="}]`)
+		configurations := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+		_, err := configurations.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: name})
+		Expect(err).NotTo(HaveOccurred())
+		for _, how := range [][]string{{"--server-side"}, {"--server-side", "--force-conflicts"}} {
+			kubectl(ctx, "", append([]string{"apply", "-k", manifests("default")}, how...)...)
+			c, err := configurations.Get(ctx, name, metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(c.Webhooks[0].ClientConfig.CABundle)).To(Equal("CA"), how)
+		}
+	}, specLimit)
+})
+
+var _ = Describe("config/overlays/cert-manager", func() {
+	It("does without a right to Secrets, and has the CA written by cert-manager", func(ctx SpecContext) {
+		text := kubectl(ctx, "", "kustomize", manifests("overlays/cert-manager"))
+		Expect(text).NotTo(ContainSubstring("secrets"))
+		Expect(text).NotTo(ContainSubstring("kind: Secret"))
+		Expect(text).NotTo(ContainSubstring("validatingwebhookconfigurations"))
+		Expect(text).To(ContainSubstring("cert-manager.io/inject-ca-from: " + namespace + "/kubelet-cert-auditor-webhook"))
+		Expect(text).To(ContainSubstring("--webhook-self-signed=false"))
+		Expect(text).To(ContainSubstring("secretName: kubelet-cert-auditor-webhook\n"))
+	}, specLimit)
+})
 
 var _ = Describe("config/samples", func() {
 	AfterEach(func(ctx SpecContext) {
@@ -262,15 +308,42 @@ var _ = DescribeTable("the manager's ServiceAccount",
 	Entry(nil, specLimit, true, "create", "tokenreviews.authentication.k8s.io", ""),
 	Entry(nil, specLimit, true, "create", "subjectaccessreviews.authorization.k8s.io", ""),
 
+	// Requests for certificates, which it approves and makes none of.
+	Entry(nil, specLimit, true, "get", "certificatesigningrequests.certificates.k8s.io/any", ""),
+	Entry(nil, specLimit, true, "list", "certificatesigningrequests.certificates.k8s.io", ""),
+	Entry(nil, specLimit, true, "watch", "certificatesigningrequests.certificates.k8s.io", ""),
+	Entry(nil, specLimit, false, "create", "certificatesigningrequests.certificates.k8s.io", ""),
+	Entry(nil, specLimit, false, "update", "certificatesigningrequests.certificates.k8s.io/any/approval", ""),
+	Entry(nil, specLimit, false, "update", "certificatesigningrequests.certificates.k8s.io/any/status", ""),
+	Entry(nil, specLimit, false, "approve", "signers.certificates.k8s.io/kubernetes.io", ""),
+	Entry(nil, specLimit, true, "get", "services/kubernetes", "default"),
+	Entry(nil, specLimit, false, "get", "services/other", "default"),
+	Entry(nil, specLimit, false, "list", "services", "default"),
+	Entry(nil, specLimit, true, "get", "endpointslices.discovery.k8s.io/kubernetes", "default"),
+	Entry(nil, specLimit, false, "get", "endpointslices.discovery.k8s.io/other", "default"),
+
+	// The webhook's certificate.
+	Entry(nil, specLimit, true, "list", "secrets", namespace),
+	Entry(nil, specLimit, true, "watch", "secrets", namespace),
+	Entry(nil, specLimit, true, "get", "secrets/kubelet-cert-auditor-webhook", namespace),
+	Entry(nil, specLimit, true, "update", "secrets/kubelet-cert-auditor-webhook", namespace),
+	Entry(nil, specLimit, false, "update", "secrets/other", namespace),
+	Entry(nil, specLimit, false, "create", "secrets", namespace),
+	Entry(nil, specLimit, false, "delete", "secrets/kubelet-cert-auditor-webhook", namespace),
+	Entry(nil, specLimit, true, "list", "validatingwebhookconfigurations.admissionregistration.k8s.io", ""),
+	Entry(nil, specLimit, true, "update", "validatingwebhookconfigurations.admissionregistration.k8s.io/"+name, ""),
+	Entry(nil, specLimit, false, "update", "validatingwebhookconfigurations.admissionregistration.k8s.io/other", ""),
+	Entry(nil, specLimit, false, "list", "mutatingwebhookconfigurations.admissionregistration.k8s.io", ""),
+
 	// Nothing else.
 	Entry(nil, specLimit, false, "get", "secrets/any", namespace),
 	Entry(nil, specLimit, false, "list", "secrets", ""),
+	Entry(nil, specLimit, false, "list", "secrets", "kube-system"),
 	Entry(nil, specLimit, false, "list", "pods", ""),
 	Entry(nil, specLimit, false, "create", "pods", namespace),
 	Entry(nil, specLimit, false, "create", "pods/exec", namespace),
 	Entry(nil, specLimit, false, "create", "serviceaccounts/"+name+"/token", namespace),
 	Entry(nil, specLimit, false, "update", "deployments.apps/"+name, namespace),
-	Entry(nil, specLimit, false, "create", "certificatesigningrequests.certificates.k8s.io", ""),
 	Entry(nil, specLimit, false, "update", "clusterroles.rbac.authorization.k8s.io/"+name, ""),
 	Entry(nil, specLimit, false, "impersonate", "users", ""),
 	Entry(nil, specLimit, false, "get", "/metrics", ""),

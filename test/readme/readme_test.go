@@ -129,6 +129,25 @@ func TestChecksAreThoseOfTheAPI(t *testing.T) {
 	sameList(t, "checks", listed, want)
 }
 
+func TestReviewReasonsAreThoseOfTheAPI(t *testing.T) {
+	var listed, want []string
+	for _, row := range rowsOf(sectionOf(t, document(t, "docs/admission.md"), "Reasons")) {
+		listed = append(listed, unquoted(row[0]))
+		if len(row) != 3 || row[1] == "" || row[2] == "" {
+			t.Errorf("its meaning or what to do is missing: %q", row)
+		}
+	}
+	for _, reason := range v1alpha1.ReviewReasons() {
+		want = append(want, string(reason))
+	}
+	sameList(t, "reasons of a review", listed, want)
+	for _, decision := range v1alpha1.ReviewDecisions() {
+		if !strings.Contains(section(t, "Metrics"), "`"+string(decision)+"`") {
+			t.Errorf("the decision %s is missing", decision)
+		}
+	}
+}
+
 // A Desc shows its name and labels in its String alone.
 var descWords = regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{([\w,]*)\}`)
 
@@ -346,26 +365,45 @@ var (
 	notInAnchor   = regexp.MustCompile(`[^\w -]`)
 )
 
+// Links of the README and of every document in docs lead to files, and to their
+// headings.
 func TestLinksLeadSomewhere(t *testing.T) {
-	text := readme(t)
-	anchors := map[string]bool{}
-	for _, heading := range headingInText.FindAllStringSubmatch(text, -1) {
-		anchor := notInAnchor.ReplaceAllString(strings.ToLower(heading[1]), "")
-		anchors["#"+strings.ReplaceAll(anchor, " ", "-")] = true
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, match := range linkInText.FindAllStringSubmatch(text, -1) {
-		switch link := match[1]; {
-		case strings.HasPrefix(link, "https://"):
-		case strings.HasPrefix(link, "#"):
-			if !anchors[link] {
-				t.Errorf("no heading has the anchor %s", link)
+	for _, page := range append(pages, filepath.Join(root, "README.md")) {
+		page, err := filepath.Rel(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range linkInText.FindAllStringSubmatch(document(t, page), -1) {
+			link, anchor, _ := strings.Cut(match[1], "#")
+			if strings.HasPrefix(link, "https://") {
+				continue
 			}
-		default:
-			if _, err := os.Stat(filepath.Join(root, link)); err != nil {
-				t.Error(err)
+			target := page
+			if link != "" {
+				target = filepath.Join(filepath.Dir(page), link)
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			if anchor != "" && !anchorsOf(document(t, target))[anchor] {
+				t.Errorf("%s: %s has no heading with the anchor %s", page, target, anchor)
 			}
 		}
 	}
+}
+
+func anchorsOf(text string) map[string]bool {
+	anchors := map[string]bool{}
+	for _, heading := range headingInText.FindAllStringSubmatch(text, -1) {
+		anchor := notInAnchor.ReplaceAllString(strings.ToLower(heading[1]), "")
+		anchors[strings.ReplaceAll(anchor, " ", "-")] = true
+	}
+	return anchors
 }
 
 func TestMakeTargetsExist(t *testing.T) {
@@ -394,7 +432,12 @@ func TestMakeTargetsExist(t *testing.T) {
 
 func readme(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	return document(t, "README.md")
+}
+
+func document(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +447,12 @@ func readme(t *testing.T) string {
 // section is what stands between a heading and the next one of any level.
 func section(t *testing.T, heading string) string {
 	t.Helper()
-	_, text, found := strings.Cut(readme(t), "# "+heading+"\n")
+	return sectionOf(t, readme(t), heading)
+}
+
+func sectionOf(t *testing.T, text, heading string) string {
+	t.Helper()
+	_, text, found := strings.Cut(text, "# "+heading+"\n")
 	if !found {
 		t.Fatalf("there is no section %q", heading)
 	}
@@ -433,8 +481,12 @@ func headingOutsideCode(text string) int {
 // table gives the cells of a section's rows whose first cell is code.
 func table(t *testing.T, heading string) [][]string {
 	t.Helper()
+	return rowsOf(section(t, heading))
+}
+
+func rowsOf(section string) [][]string {
 	var rows [][]string
-	for line := range strings.Lines(section(t, heading)) {
+	for line := range strings.Lines(section) {
 		line = strings.TrimSpace(line)
 		if !strings.HasPrefix(line, "| `") {
 			continue
