@@ -23,6 +23,7 @@ func (d *demo) check(ctx context.Context) error {
 	}{
 		{"every node has the reason of its behaviour", d.checkConditions},
 		{"the counts of the KubeletCertAudit are those of the behaviours", d.checkCounts},
+		{"the webhook has answered each time, and denied the last one", d.checkRequests},
 		{"the API server refused nothing to the ServiceAccount", d.checkPermissions},
 		{"no kubelet saw an HTTP request, a token or a certificate", d.checkFleet},
 	} {

@@ -69,6 +69,9 @@ type demo struct {
 	managerDone chan error
 	managerLog  string
 	metricsPort int
+	webhookPort int
+	unmount     func()
+	failOpen    float64
 }
 
 func newDemo(nodes int) (*demo, error) {
@@ -183,10 +186,18 @@ func (d *demo) startManager(ctx context.Context) error {
 	if d.metricsPort, err = freePort(ctx); err != nil {
 		return err
 	}
+	if d.webhookPort, err = freePort(ctx); err != nil {
+		return err
+	}
+	certDir := filepath.Join(d.dir, "webhook")
+	if d.unmount, err = d.plane.MountSecret(namespace, webhookSecret, certDir); err != nil {
+		return err
+	}
 	// Not bound to ctx: tearDown ends it, before what it works with.
 	d.manager = exec.Command(d.binary, "manager", "--kubeconfig", kubeconfig, "--namespace", namespace, //nolint:noctx // see above
 		"--allow-local-addresses", "--health-probe-bind-address", "0",
-		"--metrics-bind-address", fmt.Sprintf("127.0.0.1:%d", d.metricsPort))
+		"--metrics-bind-address", fmt.Sprintf("127.0.0.1:%d", d.metricsPort),
+		"--webhook-bind-address", fmt.Sprintf("127.0.0.1:%d", d.webhookPort), "--webhook-cert-dir", certDir)
 	d.manager.Stdout, d.manager.Stderr = log, log
 	d.manager.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is tearDown's business
 	if err := d.manager.Start(); err != nil {
@@ -306,6 +317,9 @@ func (d *demo) tearDown() error {
 		case <-time.After(30 * time.Second):
 			problems = append(problems, errors.New("the manager did not end in 30 s and was killed"), d.manager.Process.Kill(), <-d.managerDone)
 		}
+	}
+	if d.unmount != nil {
+		d.unmount()
 	}
 	if d.plane != nil {
 		problems = append(problems, d.plane.Stop())

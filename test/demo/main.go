@@ -47,7 +47,8 @@ func run(ctx context.Context, once bool, nodes int) (err error) {
 	defer func() { err = errors.Join(err, d.tearDown()) }()
 
 	for _, step := range []func(context.Context) error{
-		d.buildProduct, d.buildControlPlane, d.startControlPlane, d.createNodes, d.install, d.startManager, d.awaitSweep, d.show, d.check,
+		d.buildProduct, d.buildControlPlane, d.startControlPlane, d.createNodes, d.install, d.startManager, d.awaitSweep, d.show,
+		d.reachWebhook, d.showRequests, d.check,
 	} {
 		if err := step(ctx); err != nil {
 			return err
