@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/admission"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
@@ -47,20 +49,48 @@ func install(ctx context.Context) {
 		return err
 	}).Should(Succeed())
 
+	mount := filepath.Join(dir, "webhook")
+	unmount, err := cp.MountSecret(namespace, webhookName+"-webhook", mount)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(unmount)
+	options = cli.NewManagerOptions()
+	options.Namespace, options.MetricsBindAddress, options.HealthProbeBindAddress = namespace, "0", "0"
+	options.AllowLocalAddresses, options.ClusterCAFile = true, file("cluster-ca.crt", servingCA.PEM())
+	options.RetryAfter = time.Second
+	options.Webhook.BindAddress, options.Webhook.CertDir = fmt.Sprintf("127.0.0.1:%d", freePort(ctx)), mount
+	Expect(cp.ReachWebhook(ctx, webhookName, "https://"+strings.Replace(options.Webhook.BindAddress, "127.0.0.1", "localhost", 1)+admission.Path)).To(Succeed())
+	startManager(ctx)
+	DeferCleanup(func() { stopManager() })
+}
+
+const webhookName = "kubelet-cert-auditor"
+
+// The manager of the suite.
+var (
+	options     cli.ManagerOptions
+	stopManager func()
+)
+
+// startManager returns when the API server asks its webhook.
+func startManager(ctx context.Context) {
+	GinkgoHelper()
 	cfg, err := cp.ServiceAccountConfig(ctx, namespace, serviceAccount)
 	Expect(err).NotTo(HaveOccurred())
-	o := cli.NewManagerOptions()
-	o.Namespace, o.MetricsBindAddress, o.HealthProbeBindAddress = namespace, "0", "0"
-	o.AllowLocalAddresses, o.ClusterCAFile = true, file("cluster-ca.crt", servingCA.PEM())
-	o.RetryAfter = time.Second
-	running, cancel := context.WithCancel(context.Background()) // until the suite ends
+	running, cancel := context.WithCancel(context.Background()) // until stopManager
 	done := make(chan error, 1)
 	logs := &buffer{}
-	go func() { done <- cli.RunManager(running, cfg, o, zap.New(zap.WriteTo(logs))) }()
-	DeferCleanup(func() {
+	go func() { done <- cli.RunManager(running, cfg, options, zap.New(zap.WriteTo(logs))) }()
+	stopManager = func() {
+		GinkgoHelper()
 		cancel()
 		Eventually(done).WithTimeout(30*time.Second).Should(Receive(BeNil()), logs.String())
-	})
+	}
+	Expect(cp.WebhookReady(ctx, webhookName)).To(Succeed())
+	Eventually(ctx, func() float64 {
+		_, err := kubectl(ctx, "admin", csr("first", "first"), "create", "--dry-run=server", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		return reviews("")
+	}).Should(BeNumerically(">", 0))
 }
 
 type buffer struct {
@@ -155,15 +185,35 @@ func (n *node) approve(ctx context.Context) {
 // probes is how many of the manager's so far ended so, by its own metric.
 func probes(outcome verdict.Outcome) float64 {
 	GinkgoHelper()
+	return counted("probes_total", "outcome="+outcome.String())
+}
+
+// reviews are those with labels that hold the text, "decision=<word>
+// reason=<word>".
+func reviews(text string) float64 {
+	GinkgoHelper()
+	return counted("csr_reviews_total", text)
+}
+
+// counted is the sum of the manager's series whose labels hold a text.
+func counted(name, text string) float64 {
+	GinkgoHelper()
 	families, err := ctrlmetrics.Registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
+	sum := 0.0
 	for _, family := range families {
-		for _, m := range family.Metric {
-			if family.GetName() == "kubelet_cert_auditor_probes_total" && m.Label[0].GetValue() == outcome.String() {
-				return m.Counter.GetValue()
+		if family.GetName() != "kubelet_cert_auditor_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			if strings.Contains(strings.Join(labels, " "), text) {
+				sum += m.GetCounter().GetValue()
 			}
 		}
 	}
-	Fail("no series of probes that ended " + outcome.String())
-	return 0
+	return sum
 }
