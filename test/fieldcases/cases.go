@@ -81,9 +81,9 @@ func sanCases() []Case {
 			Happened: "An IPv6 address was put before a port without brackets.",
 			Answer:   "Dialled with brackets, verified without."},
 		{ID: "san-18", Source: "kubermatic/kubeone#2199, kubernetes/kops#12188",
-			Happened:  "A second address family came to be the first InternalIP before the new certificate was approved.",
-			Answer:    "False `AddressMismatch` for the address that kube-apiserver dials now. Whether a request is pending is not looked at.",
-			Disagrees: "A hint to the pending request was expected; requests are not read, which would take more rights than a probe needs."},
+			Happened: "A second address family came to be the first InternalIP before the new certificate was approved.",
+			Answer:   "False `AddressMismatch` for the address that kube-apiserver dials now, with a hint to the pending request.",
+		},
 		{ID: "san-19", Source: "postfinance/kubelet-csr-approver#70",
 			Happened:  "A certificate had hundreds of names, and so had every message about it.",
 			Answer:    "Four names and the number of the others; a message has at most 1,024 bytes.",
@@ -271,7 +271,6 @@ func pathCases() []Case {
 
 // requestCases belong to the review of CertificateSigningRequests.
 func requestCases() []Case {
-	const why = "belongs to the admission webhook, which is not built yet"
 	review := at("internal/admission/review_test.go", "TestReview")
 	return []Case{
 		{ID: "csr-01", Source: "siderolabs/talos-cloud-controller-manager#360", Happened: "A node asked for another node's DNS names and for no IP address.", Answer: "Refused.", At: review},
@@ -285,8 +284,8 @@ func requestCases() []Case {
 		{ID: "csr-11", Source: "kontena/kubelet-rubber-stamp#22", Happened: "Requests with IP addresses alone, DNS names alone, or neither.", Answer: "The last one is refused.", At: review},
 		{ID: "csr-12", Source: "kubernetes/website#41000", Happened: "Usages in all combinations.", Answer: "The two sets of the upstream signer are let through.", At: review},
 		{ID: "csr-13", Source: "kubernetes/kubernetes pkg/apis/certificates/helpers.go", Happened: "More than one organization, or none.", Answer: "Refused.", At: review},
-		{ID: "csr-16", Source: "kubernetes/kubernetes#126015", Happened: "Requests for other signers, and updates.", Answer: "Not to be touched.", Why: why},
-		{ID: "csr-17", Source: "k3s-io/k3s#6815, cert-manager/approver-policy#907", Happened: "A webhook that was down kept nodes from joining.", Answer: "To fail open.", Why: why},
+		{ID: "csr-16", Source: "kubernetes/kubernetes#126015", Happened: "Requests for other signers, and updates.", Answer: "Not asked about.", At: at("controllers/webhook_test.go", "is asked about new requests for its signer alone")},
+		{ID: "csr-17", Source: "k3s-io/k3s#6815, cert-manager/approver-policy#907", Happened: "A webhook that was down kept nodes from joining.", Answer: "kube-apiserver goes on after at most three seconds, and the request is reviewed afterwards.", At: at("controllers/webhook_test.go", "that is away keeps nobody waiting, and the request is reviewed when it is back")},
 	}
 }
 
@@ -314,7 +313,7 @@ func rolloutCases() []Case {
 		{ID: "roll-01", Source: "kubermatic/kubermatic#8014, gardener/gardener#6784", Happened: "Two of 50 nodes still had self-signed certificates.",
 			Answer: "Not ready, and the two are named first."},
 		{ID: "roll-05", Source: "kubernetes/kubernetes#100098", Happened: "The file was new, the kubelet served the old one.",
-			Answer: "What is served is judged: False until the kubelet loads it."},
+			Answer: "What is served is judged: False until the kubelet loads it, with a hint to the certificate that was issued."},
 		{ID: "roll-06", Source: "kubernetes/enhancements#4911", Happened: "The check has slipped, and its switch changed.",
 			Answer: "No report names the switch, in any format; `--what` chooses what decides the exit code.", Also: at("internal/cli/audit_test.go", "TestExitCodeOfAnAudit")},
 	}

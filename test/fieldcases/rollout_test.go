@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
@@ -43,7 +44,14 @@ var rolloutTests = map[string]func(*scene){
 		s.fails("n1", "Address")
 		s.hints("n1", "no IP SANs")
 		id := certs.Identity{NodeName: "n1", IP: netip.MustParseAddr(n.Status.Addresses[1].Address)}
-		s.fleet.Set(id.IP, fleet.Behaviour{Served: s.world.CA.Issue(s.template(id))}) // the kubelet loads it
+		template := s.template(id)
+		template.NotBefore = time.Now()
+		fresh := s.world.CA.Issue(template)
+		s.asks("n1", "csr-1", fresh.CertificatePEM())
+		s.again()
+		s.is("n1", wrongAddress)
+		s.hints("n1", "issued for its request csr-1, but the kubelet has not loaded it")
+		s.fleet.Set(id.IP, fleet.Behaviour{Served: fresh}) // the kubelet loads it
 		s.again()
 		s.is("n1", verified)
 	},

@@ -119,6 +119,10 @@ var sanTests = map[string]func(*scene){
 		if s.fleet.Counts(netip.MustParseAddr(old)).Connections != 0 {
 			s.Error("the second address was tried")
 		}
+		s.asks("n1", "csr-1", nil)
+		s.again()
+		s.is("n1", wrongAddress)
+		s.hints("n1", "kubectl certificate approve csr-1")
 		s.fleet.Set(added.IP, fleet.Behaviour{Served: s.world.CA.Issue(s.templateFor("n1", added.IP.String(), old))})
 		s.again()
 		s.is("n1", verified)

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
@@ -48,6 +50,8 @@ type scene struct {
 	timeout time.Duration
 	grace   time.Duration
 	result  *audit.Report
+	// requests that nodes have made.
+	requests kubelet.Requests
 }
 
 var addresses atomic.Int64
@@ -109,6 +113,19 @@ func (s *scene) serve(id certs.Identity, b fleet.Behaviour) *corev1.Node {
 	return node
 }
 
+// asks makes a node's request, which is answered with a certificate, if that is
+// not nil.
+func (s *scene) asks(node, name string, issued []byte) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	csr.Name, csr.CreationTimestamp = name, metav1.Now()
+	csr.Spec.SignerName, csr.Spec.Username, csr.Spec.Groups = certificatesv1.KubeletServingSignerName, "system:node:"+node, []string{"system:nodes"}
+	if issued != nil {
+		csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+		csr.Status.Certificate = issued
+	}
+	s.requests.Set(csr)
+}
+
 // again makes the next question sweep anew.
 func (s *scene) again() { s.result = nil }
 
@@ -125,7 +142,7 @@ func (s *scene) sweep(what verdict.What) *audit.Report {
 	s.Helper()
 	return audit.Run(s.Context(), s.nodes, audit.Options{
 		Prober: s.prober, Endpoints: kubelet.Options{PreferredAddressTypes: s.prefer, Port: s.port},
-		Policy:  verdict.Policy{Bundle: s.parsed(), NewNodeGrace: s.grace},
+		Policy: verdict.Policy{Bundle: s.parsed(), NewNodeGrace: s.grace}, Requests: &s.requests,
 		Timeout: s.timeout, Concurrency: 64, What: what, Clock: clock.RealClock{},
 	})
 }
