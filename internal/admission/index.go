@@ -30,6 +30,18 @@ type indexed struct {
 	controlPlane bool
 }
 
+// SameToIndex says that two states of a Node are one to Set.
+func SameToIndex(before, after any) bool {
+	a, ok := before.(*corev1.Node)
+	b, isNode := after.(*corev1.Node)
+	if !ok || !isNode {
+		return false
+	}
+	_, wasControlPlane := a.Labels[controlPlaneLabel]
+	_, controlPlane := b.Labels[controlPlaneLabel]
+	return a.UID == b.UID && wasControlPlane == controlPlane && slices.Equal(a.Status.Addresses, b.Status.Addresses)
+}
+
 // Set puts a Node in, in place of what was known of it.
 func (x *Index) Set(node *corev1.Node) {
 	keys := make([]string, 0, len(node.Status.Addresses))

@@ -8,7 +8,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/pem"
-	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -353,6 +352,28 @@ func TestIndexFollowsTheNodes(t *testing.T) {
 	}
 }
 
+func TestSameToIndex(t *testing.T) {
+	was := node("a", nil, "10.0.0.1")
+	beat := node("a", map[string]string{"other": ""}, "10.0.0.1")
+	beat.ResourceVersion, beat.Status.Conditions = "2", []corev1.NodeCondition{{Type: corev1.NodeReady}}
+	heir := node("a", nil, "10.0.0.1")
+	heir.UID = "another"
+	for name, c := range map[string]struct {
+		after any
+		same  bool
+	}{
+		"a heartbeat":              {beat, true},
+		"moved":                    {node("a", nil, "10.0.0.2"), false},
+		"of the control plane now": {node("a", map[string]string{"node-role.kubernetes.io/control-plane": ""}, "10.0.0.1"), false},
+		"another one of its name":  {heir, false},
+		"no Node":                  {"", false},
+	} {
+		if got := admission.SameToIndex(was, c.after); got != c.same {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // FuzzReview: nothing a requester sends makes it panic, and Enforce lets no name
 // through that another Node reports.
 func FuzzReview(f *testing.F) {
@@ -392,25 +413,6 @@ func texts(ips []net.IP) []string {
 		list = append(list, ip.String())
 	}
 	return list
-}
-
-// What a review costs does not grow with the number of nodes.
-func BenchmarkReview(b *testing.B) {
-	for _, n := range []int{50, 5_000, 50_000} {
-		x := cluster()
-		for i := range n {
-			x.Set(node(fmt.Sprintf("n%d", i), nil, fmt.Sprintf("10.%d.%d.%d", 1+i>>16, i>>8&255, i&255), fmt.Sprintf("n%d.example", i)))
-		}
-		r := request(nil)
-		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if len(admission.Review(r, x, reserved)) > 0 {
-					b.Fatal("it is right")
-				}
-			}
-		})
-	}
 }
 
 // Where a SAN is no wildcard, hosts have one key if and only if crypto/x509 takes

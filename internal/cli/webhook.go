@@ -80,8 +80,12 @@ func newReviewer(mgr ctrl.Manager, allowLocal bool) (*admission.Reviewer, error)
 		}
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    set,
-		UpdateFunc: func(_, object any) { set(object) },
+		AddFunc: set,
+		UpdateFunc: func(before, after any) {
+			if !admission.SameToIndex(before, after) { // most updates are heartbeats
+				set(after)
+			}
+		},
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
