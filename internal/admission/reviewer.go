@@ -88,14 +88,15 @@ func (v *view) of(node string) *Index {
 
 // Owners implements Nodes.
 func (v *view) Owners(key string) []string {
-	owners := slices.DeleteFunc(v.cached.Owners(key), func(name string) bool { return v.read[name] || v.later(name) })
+	owners := slices.DeleteFunc(v.cached.Owners(key), func(name string) bool { return v.read[name] })
 	owners = append(owners, slices.DeleteFunc(v.live.Owners(key), v.later)...)
 	slices.Sort(owners)
 	return owners
 }
 
+// later says that a Node was created after the request.
 func (v *view) later(node string) bool {
-	_, created := v.of(node).UID(node)
+	_, created := v.live.UID(node)
 	return !v.made.IsZero() && created.After(v.made)
 }
 

@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,7 +133,10 @@ func ask(r admission.Request, change func(*admissionv1.AdmissionRequest)) ctrlad
 	return req
 }
 
-func withUID(n *corev1.Node, uid types.UID) *corev1.Node { n.UID = uid; return n }
+func withUID(n *corev1.Node, uid types.UID) *corev1.Node {
+	n.UID, n.CreationTimestamp = uid, metav1.NewTime(epoch.Add(-time.Hour))
+	return n
+}
 
 var (
 	nodeA = withUID(node("node-a", nil, "10.0.0.11", "node-a"), "uid-a")
@@ -226,6 +230,8 @@ func TestNodesAreReadLive(t *testing.T) {
 		{"the other one is gone", []*corev1.Node{withUID(node("node-a", nil, "10.0.0.12"), "uid-a")}, nil, foreignRequest(), "", "Node node-a, Node node-b"},
 		{"its own address is new", []*corev1.Node{grown, nodeB}, nil, request(addresses("10.0.0.99")), "", "Node node-a"},
 		{"one of two owners has moved", []*corev1.Node{nodeA, moved, heir}, []*corev1.Node{heir}, foreignRequest(), `ForeignAddress: node "node-c"`, "Node node-a, Node node-b, Node node-c"},
+		{"its own Node is of the control plane since a moment", []*corev1.Node{node("node-a", map[string]string{"node-role.kubernetes.io/control-plane": ""}, "10.0.0.2")}, nil,
+			request(addresses("10.0.0.2")), "", "Node node-a"},
 		{"its own Node is gone", []*corev1.Node{nodeB}, nil, request(addresses("10.0.0.99")), "", "Node node-a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -244,12 +250,23 @@ func TestNodesAreReadLive(t *testing.T) {
 	}
 }
 
+// A Node that has its addresses by now is not warned that it has none.
+func TestAddressesOfAMomentAgo(t *testing.T) {
+	d := newDesk(v1alpha1.AdmissionWarn, node("young", nil, "10.0.0.77"))
+	young := as("system:node:young", "system:nodes").of(request(func(c *x509.CertificateRequest) {
+		c.Subject.CommonName, c.DNSNames, c.IPAddresses = "system:node:young", nil, ips("10.0.0.77")
+	}))
+	if r := d.Handle(t.Context(), ask(young, nil)); !r.Allowed || r.Warnings != nil {
+		t.Errorf("%+v", r)
+	}
+}
+
 // However many own what is asked for, a few Nodes are read.
 func TestFewNodesAreRead(t *testing.T) {
 	d := newDesk(v1alpha1.AdmissionEnforce, nodeA)
 	var asked []string
 	for i := range 200 {
-		owner := node(fmt.Sprintf("owner-%03d", i), nil, fmt.Sprintf("10.7.0.%d", i))
+		owner := withUID(node(fmt.Sprintf("owner-%03d", i), nil, fmt.Sprintf("10.7.0.%d", i)), "uid")
 		d.cached.Set(owner)
 		if i >= 20 {
 			d.live["Node "+owner.Name] = owner
@@ -258,6 +275,9 @@ func TestFewNodesAreRead(t *testing.T) {
 	}
 	if r := d.Handle(t.Context(), ask(request(addresses(asked...)), nil)); r.Allowed {
 		t.Errorf("%+v", r)
+	}
+	if len(d.events) > 5 {
+		t.Errorf("%d Events", len(d.events))
 	}
 	if len(d.reads) > 32 || !slices.Contains(d.reads, "Node owner-020") {
 		t.Errorf("%d: %v", len(d.reads), d.reads)

@@ -130,10 +130,8 @@ func requestOf(csr *certificatesv1.CertificateSigningRequest) verdict.Request {
 			r.State = verdict.RequestApproved
 		case c.Type == certificatesv1.CertificateDenied:
 			r.State = verdict.RequestDenied
-			return r
 		case c.Type == certificatesv1.CertificateFailed:
 			r.State = verdict.RequestFailed
-			return r
 		}
 	}
 	block, _ := pem.Decode(csr.Status.Certificate)
