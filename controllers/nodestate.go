@@ -21,10 +21,12 @@ type nodeState struct {
 
 	// latest observation, and the latest one that was evidence.
 	latest, evidence verdict.Observation
-	looked           time.Time
-	nextProbe        time.Time
-	settled          verdict.Settled
-	counted          counted
+	// path that was verified last.
+	path      verdict.Path
+	looked    time.Time
+	nextProbe time.Time
+	settled   verdict.Settled
+	counted   counted
 	// written is the version of the Node on which the last transition was
 	// recorded: as long as the cache shows that one, it does not show ours.
 	written string
@@ -57,7 +59,7 @@ func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime,
 		s.latest, s.evidence = verdict.Observation{}, verdict.Observation{}
 	}
 	if s.latest.Outcome != verdict.OutcomeNone {
-		s.settled = s.settled.Next(verdict.Judge(exp, s.latest, r.policy, now), r.threshold)
+		s.settled = s.settled.Next(s.judge(exp, s.latest, r, now), r.threshold)
 		s.evidence = s.latest
 		s.nextProbe = nextSlot(s.uid, r.interval, now)
 		return
@@ -65,9 +67,20 @@ func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime,
 	s.nextProbe = now
 }
 
+// judge asks the one who decides, and spares what was verified before.
+func (s *nodeState) judge(exp verdict.Expectation, obs verdict.Observation, r *regime, now time.Time) verdict.Verdict {
+	policy := r.policy
+	policy.Known = s.path
+	v := verdict.Judge(exp, obs, policy, now)
+	if v.Path != (verdict.Path{}) {
+		s.path = v.Path
+	}
+	return v
+}
+
 // observe takes the result of a fresh probe.
 func (s *nodeState) observe(obs verdict.Observation, exp verdict.Expectation, r *regime, now, retry time.Time) verdict.Verdict {
-	v := verdict.Judge(exp, obs, r.policy, now)
+	v := s.judge(exp, obs, r, now)
 	s.latest, s.looked = obs, now
 	if v.Evidence() {
 		s.evidence = obs
@@ -84,10 +97,10 @@ func (s *nodeState) observe(obs verdict.Observation, exp verdict.Expectation, r 
 // look judges again what was seen before: time alone may have changed it.
 func (s *nodeState) look(exp verdict.Expectation, r *regime, now time.Time) {
 	if s.settled.Verdict.Evidence() {
-		s.settled.Verdict = verdict.Judge(exp, s.evidence, r.policy, now)
+		s.settled.Verdict = s.judge(exp, s.evidence, r, now)
 		return
 	}
-	s.settled.Verdict = verdict.Judge(exp, s.latest, r.policy, now)
+	s.settled.Verdict = s.judge(exp, s.latest, r, now)
 }
 
 // next is when the node needs attention without an event.

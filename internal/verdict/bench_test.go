@@ -25,6 +25,15 @@ func BenchmarkJudge(b *testing.B) {
 			}
 		})
 	}
+	b.Run("good, seen before", func(b *testing.B) {
+		obs := verdict.Observation{Outcome: verdict.OutcomeCompleted, KeyProven: true, Chain: parsed(world.CA.Issue(certs.Template(identity)))}
+		p := policy()
+		p.Known = verdict.Judge(expectation(), obs, p, now).Path
+		b.ReportAllocs()
+		for b.Loop() {
+			verdict.Judge(expectation(), obs, p, now)
+		}
+	})
 	b.Run("silent", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -40,6 +40,9 @@ func FuzzJudge(f *testing.F) {
 		if !v.NextLook.IsZero() && !v.NextLook.After(at) {
 			t.Errorf("the next look is at %s, but now is %s", v.NextLook, at)
 		}
+		later, known := at.Add(time.Duration(seconds%1000)*time.Hour), policy()
+		known.Known = v.Path
+		assertSame(t, verdict.Judge(exp, obs, known, later), verdict.Judge(exp, obs, policy(), later))
 		if v.Status == verdict.True {
 			assertTrueForAGoodReason(t, exp, obs, at)
 		}

@@ -27,7 +27,7 @@ func Judge(exp Expectation, obs Observation, policy Policy, now time.Time) Verdi
 
 func judgeChain(exp Expectation, obs Observation, policy Policy, now time.Time) Verdict {
 	e := newEvidence(exp, obs, policy, now)
-	v := Verdict{Status: True, Reason: v1alpha1.ReasonVerified, Leaf: e.leaf, NextLook: e.nextLook()}
+	v := Verdict{Status: True, Reason: v1alpha1.ReasonVerified, Leaf: e.leaf, Path: e.path, NextLook: e.nextLook()}
 	results := map[v1alpha1.CheckName]Check{}
 	var named, noBundle bool
 	var findings []Finding

@@ -1,9 +1,11 @@
 package verdict_test
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,6 +29,7 @@ func bundleOf(cas ...*certs.CA) verdict.Bundle {
 	for _, ca := range cas {
 		b.Roots.AddCert(ca.Certificate)
 		b.Certificates = append(b.Certificates, ca.Certificate)
+		b.SHA256 += fmt.Sprintf("%x", sha256.Sum256(ca.Certificate.Raw))
 	}
 	return b
 }

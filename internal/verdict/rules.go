@@ -19,10 +19,10 @@ type evidence struct {
 	proven bool
 	now    time.Time
 
-	// chains and chainErr: x509.Verify for serverAuth, without the host name
+	// path and chainErr: x509.Verify for serverAuth, without the host name
 	// and with the time moved into the leaf's validity, since Verify stops at
 	// the first error and an expired leaf of a foreign CA reports only expiry.
-	chains   [][]*x509.Certificate
+	path     Path
 	chainErr error
 }
 
@@ -34,16 +34,22 @@ func newEvidence(exp Expectation, obs Observation, policy Policy, now time.Time)
 	if e.bundle.Empty() {
 		return e // never x509's nil Roots, which mean the system's
 	}
+	at, digest := clamp(now, e.leaf.NotBefore, e.leaf.NotAfter), digestOf(obs.Chain, policy.Bundle)
+	if policy.Bundle.SHA256 != "" && policy.Known.holds(digest, at) {
+		e.path = policy.Known
+		return e
+	}
 	opts := x509.VerifyOptions{
 		Roots:         e.bundle.Roots,
 		Intermediates: x509.NewCertPool(),
-		CurrentTime:   clamp(now, e.leaf.NotBefore, e.leaf.NotAfter),
+		CurrentTime:   at,
 		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, c := range e.served {
 		opts.Intermediates.AddCert(c)
 	}
-	e.chains, e.chainErr = e.leaf.Verify(opts)
+	chains, err := e.leaf.Verify(opts)
+	e.path, e.chainErr = pathOf(digest, chains), err
 	return e
 }
 
@@ -82,13 +88,7 @@ func (e *evidence) nextLook() time.Time {
 		return time.Time{}
 	}
 	end := e.leaf.NotAfter
-	var last time.Time
-	for _, chain := range e.chains {
-		if first := firstExpiry(chain); first.After(last) {
-			last = first
-		}
-	}
-	if !last.IsZero() && last.Before(end) {
+	if last := e.path.until; !last.IsZero() && last.Before(end) {
 		end = last
 	}
 	var invalid x509.CertificateInvalidError
@@ -96,16 +96,6 @@ func (e *evidence) nextLook() time.Time {
 		return invalid.Cert.NotBefore
 	}
 	return end.Add(time.Nanosecond) // NotAfter itself is still valid
-}
-
-func firstExpiry(chain []*x509.Certificate) time.Time {
-	first := chain[0].NotAfter
-	for _, c := range chain[1:] {
-		if c.NotAfter.Before(first) {
-			first = c.NotAfter
-		}
-	}
-	return first
 }
 
 // A rule enforces one sentence of its source. All rules are evaluated; their

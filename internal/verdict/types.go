@@ -163,6 +163,9 @@ type Policy struct {
 	// NewNodeGrace is the age of a Node up to which a kubelet without a
 	// certificate is Unknown.
 	NewNodeGrace time.Duration
+	// Known is the Path of an earlier verdict on the node, if there is one. It
+	// saves time, and changes no verdict.
+	Known Path
 }
 
 // Status is a verdict in one word. The zero value is Unknown.
@@ -238,6 +241,8 @@ type Verdict struct {
 	Checks []Check
 	// Leaf as served, also where the peer did not prove to own it; nil without.
 	Leaf *x509.Certificate
+	// Path that was verified; the zero Path where there is none.
+	Path Path
 	// NextLook is the first time at which the clock alone may change the
 	// verdict; zero where it cannot.
 	NextLook time.Time
