@@ -28,11 +28,15 @@ type Options struct {
 	Policy    verdict.Policy
 	// Requests that nodes have made, for advice; nil where they are not known.
 	Requests *kubelet.Requests
+	// Paths that earlier sweeps have verified; nil where there is one sweep.
+	Paths *Paths
 	// Timeout of one probe.
 	Timeout time.Duration
-	// Concurrency is the number of probes under way, those included whose peers
-	// do not answer; at least 1.
-	Concurrency int
+	// Concurrency is the number of probes under way; at least 1. While Idle says
+	// that all of them wait for their peers, it grows up to MostConcurrency.
+	Concurrency     int
+	MostConcurrency int
+	Idle            func() bool
 	// What decides the answer, and so the exit code.
 	What verdict.What
 	// Selector that chose the nodes, in words; empty for all. Excluded is the
@@ -45,6 +49,9 @@ type Options struct {
 	// Progress, if set, is called after each node, from many goroutines.
 	Progress func()
 }
+
+// stall is how long nothing may happen before more probes begin.
+const stall = 5 * time.Millisecond
 
 // Looked is one node as it was seen.
 type Looked struct {
@@ -60,12 +67,36 @@ func Run(ctx context.Context, nodes []*corev1.Node, opts Options) *Report {
 	looked := make([]Looked, len(nodes))
 	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range max(1, min(opts.Concurrency, len(nodes))) {
+	worker := func() {
+		for i := int(next.Add(1)) - 1; i < len(nodes); i = int(next.Add(1)) - 1 {
+			looked[i] = look(ctx, nodes[i], opts)
+			if opts.Progress != nil {
+				opts.Progress()
+			}
+		}
+	}
+	running := max(1, min(opts.Concurrency, len(nodes)))
+	for range running {
+		workers.Go(worker)
+	}
+	if opts.Idle != nil {
 		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(nodes); i = int(next.Add(1)) - 1 {
-				looked[i] = look(ctx, nodes[i], opts)
-				if opts.Progress != nil {
-					opts.Progress()
+			tick := time.NewTicker(stall)
+			defer tick.Stop()
+			idle := false
+			for range tick.C {
+				left := len(nodes) - int(next.Load())
+				if left <= 0 {
+					return
+				}
+				was := idle
+				idle = opts.Idle()
+				if !idle || !was {
+					continue
+				}
+				for range min(opts.Concurrency, opts.MostConcurrency-running, left) {
+					running++
+					workers.Go(worker)
 				}
 			}
 		})
@@ -84,8 +115,29 @@ func look(ctx context.Context, node *corev1.Node, opts Options) Looked {
 		// as not probed.
 		l.Observation, _ = opts.Prober.Probe(ctx, l.Expectation.Endpoint, opts.Timeout)
 	}
+	opts.Policy.Known = opts.Paths.of(node.Name)
 	l.Verdict = verdict.Judge(l.Expectation, l.Observation, opts.Policy, opts.Clock.Now())
+	opts.Paths.keep(node.Name, l.Verdict.Path)
 	return l
+}
+
+// Paths remembers what sweeps have verified, by node. The zero Paths knows none;
+// it is safe for concurrent use.
+type Paths struct{ byNode sync.Map }
+
+func (p *Paths) of(node string) verdict.Path {
+	if p == nil {
+		return verdict.Path{}
+	}
+	known, _ := p.byNode.Load(node)
+	path, _ := known.(verdict.Path)
+	return path
+}
+
+func (p *Paths) keep(node string, path verdict.Path) {
+	if p != nil && path != (verdict.Path{}) {
+		p.byNode.Store(node, path)
+	}
 }
 
 // worstFirst orders nodes by what would happen to them, then by name.

@@ -75,7 +75,7 @@ func (o *auditOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.filename, "filename", "f", "", `read Nodes from a file instead of an API server, as "kubectl get nodes -o json" or "-o yaml" prints them; - is standard input`)
 	flags.StringVarP(&o.selector, "selector", "l", "", "audit only the Nodes with these labels; the answer is then about these alone")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "the time limit of one probe")
-	flags.IntVar(&o.concurrency, "concurrency", 128, "the number of handshakes at a time; those whose peers do not answer do not count")
+	flags.IntVar(&o.concurrency, "concurrency", 128, "the number of probes at a time; up to sixteen times as many while their peers keep them all waiting")
 	flags.BoolVar(&o.allowLocal, "allow-local-addresses", false, "also dial loopback, link-local, multicast and unspecified addresses")
 	addConnectionFlags(flags, o.connection)
 }
@@ -118,13 +118,16 @@ func (o *auditOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer TuneForASweep()()
 	progress, done := o.progress(len(nodes))
+	limiter := probe.NewLimiter(o.concurrency)
 	result := audit.Run(ctx, nodes, audit.Options{
-		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal, Limiter: probe.NewLimiter(o.concurrency)},
+		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal, Limiter: limiter},
 		Endpoints: o.endpoints.options(),
 		Policy:    verdict.Policy{Bundle: bundle},
 		Requests:  requests,
-		Timeout:   o.timeout, Concurrency: probe.OpenPerPlace * o.concurrency, What: verdict.What(o.what),
+		Timeout:   o.timeout, Concurrency: o.concurrency, MostConcurrency: probe.MostOpen * o.concurrency, Idle: limiter.Idle,
+		What:     verdict.What(o.what),
 		Selector: o.selector, Excluded: excluded, ClusterCA: clusterCA,
 		Clock: clock.RealClock{}, Progress: progress,
 	})

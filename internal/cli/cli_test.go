@@ -129,7 +129,7 @@ func (c *cluster) add(d certs.Defect) certs.Served {
 func newInterruptible(t *testing.T, first, last string) *cluster {
 	t.Helper()
 	c := newCluster(t, first)
-	for i := range probe.OpenPerPlace {
+	for i := range probe.MostOpen {
 		silent := defectOf(t, "silent")
 		silent.Name = fmt.Sprintf("silent-%d", i)
 		c.add(silent)
@@ -142,7 +142,7 @@ func newInterruptible(t *testing.T, first, last string) *cluster {
 func (c *cluster) stuck(t *testing.T) {
 	t.Helper()
 	waitFor(t, "a connection to each silent node", func() bool {
-		for i := range probe.OpenPerPlace {
+		for i := range probe.MostOpen {
 			if c.counts(1+i).Connections == 0 {
 				return false
 			}

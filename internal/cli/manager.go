@@ -106,7 +106,7 @@ func (o *ManagerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "probe only while holding the lease, so that several replicas can run")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "where to serve metrics over TLS, to clients that may get /metrics; 0 turns them off")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "where to serve /healthz and /readyz")
-	flags.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "the number of handshakes at a time; those whose peers do not answer do not count")
+	flags.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "a sixteenth of the probes that may be under way at a time, most of which wait for their peers")
 	flags.BoolVar(&o.AllowLocalAddresses, "allow-local-addresses", o.AllowLocalAddresses, "also dial loopback, link-local, multicast and unspecified addresses, for tests")
 	flags.StringVar(&o.ClusterCAFile, "cluster-ca-file", o.ClusterCAFile, "the trust bundle where the KubeletCertAudit names none")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests per second to the API server")
@@ -293,7 +293,7 @@ func setUp(mgr ctrl.Manager, o ManagerOptions, m *metrics.Metrics) error {
 	nodes := &controllers.NodeReconciler{
 		Client: mgr.GetClient(), Prober: &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses, Limiter: probe.NewLimiter(o.Concurrency)},
 		Recorder: recorder, Ledger: m, Counters: m, Regimes: regimes, Requests: requests, Clock: clock.RealClock{},
-		Concurrency: probe.OpenPerPlace * o.Concurrency, RetryAfter: o.RetryAfter,
+		Concurrency: probe.MostOpen * o.Concurrency, RetryAfter: o.RetryAfter,
 	}
 	audit := &controllers.AuditReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Ledger: m, Counters: m,

@@ -3,6 +3,7 @@ package probe
 import (
 	"container/list"
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -12,18 +13,31 @@ import (
 // that no more begin than can be finished in time. It is safe for concurrent
 // use. A nil Limiter bounds nothing.
 type Limiter struct {
+	places int
+
 	mu      sync.Mutex // guards what follows
 	free    int
 	resumes list.List // of chan struct{}, closed when it is the turn
 	begins  list.List
 }
 
-// OpenPerPlace is how many probes should be under way for each place of a
-// Limiter: those whose peers keep them waiting need none.
-const OpenPerPlace = 16
+// MostOpen is how many probes may be under way in place of one, where their
+// peers keep all of them waiting.
+const MostOpen = 16
 
-// NewLimiter has n places, at least one.
-func NewLimiter(n int) *Limiter { return &Limiter{free: max(1, n)} }
+// NewLimiter has n places, at least one, and no more than keep every CPU busy:
+// what begins beyond that only waits, with its memory, for those under way.
+func NewLimiter(n int) *Limiter {
+	n = max(1, min(n, 2*runtime.GOMAXPROCS(0)))
+	return &Limiter{places: n, free: n}
+}
+
+// Idle says that every probe under way waits for its peer.
+func (l *Limiter) Idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.free == l.places
+}
 
 // begin waits for the first turn of a probe.
 func (l *Limiter) begin(ctx context.Context) (*turn, error) {
@@ -64,9 +78,14 @@ func (t *turn) resume(ctx context.Context) error {
 func (t *turn) take(ctx context.Context, queue *list.List) error {
 	l := t.limiter
 	l.mu.Lock()
+	if l.free > 0 { // then nobody waits
+		l.free--
+		t.held = true
+		l.mu.Unlock()
+		return nil
+	}
 	mine := make(chan struct{})
 	waiting := queue.PushBack(mine)
-	l.grant()
 	l.mu.Unlock()
 	select {
 	case <-mine:
