@@ -150,6 +150,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil //nolint:nilerr // the process is ending: an aborted probe says nothing
 	}
 	present, err := r.Regimes.during(regime, func() error { return r.record(ctx, node, state) })
+	state.compact()
 	if !present {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}

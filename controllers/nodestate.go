@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"bytes"
+	"crypto/x509"
 	"hash/fnv"
 	"time"
 
@@ -20,7 +22,7 @@ type nodeState struct {
 	notReady bool
 
 	// latest observation, and the latest one that was evidence.
-	latest, evidence verdict.Observation
+	latest, evidence seen
 	// path that was verified last.
 	path      verdict.Path
 	looked    time.Time
@@ -30,6 +32,43 @@ type nodeState struct {
 	// written is the version of the Node on which the last transition was
 	// recorded: as long as the cache shows that one, it does not show ours.
 	written string
+}
+
+// seen is an observation that is kept between two looks: certificates take a
+// fifth of the memory in DER.
+type seen struct {
+	verdict.Observation
+	der [][]byte
+}
+
+func (s seen) compact() seen {
+	for _, c := range s.Chain {
+		s.der = append(s.der, bytes.Clone(c.Raw)) // not what it is a part of
+	}
+	s.Chain = nil
+	return s
+}
+
+func (s seen) full() verdict.Observation {
+	obs := s.Observation
+	for _, der := range s.der {
+		if c, err := x509.ParseCertificate(der); err == nil { // as it did before
+			obs.Chain = append(obs.Chain, c)
+		}
+	}
+	return obs
+}
+
+// compact drops what the next look can find again.
+func (s *nodeState) compact() {
+	same := len(s.latest.Chain) > 0 && len(s.evidence.Chain) > 0 && s.latest.Chain[0] == s.evidence.Chain[0]
+	s.latest = s.latest.compact()
+	if same {
+		s.evidence = s.latest
+	}
+	s.evidence = s.evidence.compact()
+	v := s.settled.Verdict
+	s.settled.Verdict = verdict.Verdict{Status: v.Status, Reason: v.Reason, NextLook: v.NextLook}
 }
 
 // counted is what the audit's counts were last told.
@@ -56,10 +95,10 @@ func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime,
 	s.epoch = r.epoch
 	s.settled = verdict.Settled{}
 	if r.policy.Bundle.Empty() {
-		s.latest, s.evidence = verdict.Observation{}, verdict.Observation{}
+		s.latest, s.evidence = seen{}, seen{}
 	}
 	if s.latest.Outcome != verdict.OutcomeNone {
-		s.settled = s.settled.Next(s.judge(exp, s.latest, r, now), r.threshold)
+		s.settled = s.settled.Next(s.judge(exp, s.latest.full(), r, now), r.threshold)
 		s.evidence = s.latest
 		s.nextProbe = nextSlot(s.uid, r.interval, now)
 		return
@@ -81,11 +120,14 @@ func (s *nodeState) judge(exp verdict.Expectation, obs verdict.Observation, r *r
 // observe takes the result of a fresh probe.
 func (s *nodeState) observe(obs verdict.Observation, exp verdict.Expectation, r *regime, now, retry time.Time) verdict.Verdict {
 	v := s.judge(exp, obs, r, now)
-	s.latest, s.looked = obs, now
+	s.latest, s.looked = seen{Observation: obs}, now
 	if v.Evidence() {
-		s.evidence = obs
+		s.evidence = s.latest
 	}
 	s.settled = s.settled.Next(v, r.threshold)
+	if !v.Evidence() && s.settled.Verdict.Evidence() { // it stands for now
+		s.settled.Verdict = s.judge(exp, s.evidence.full(), r, now)
+	}
 	s.nextProbe = nextSlot(s.uid, r.interval, now)
 	young := !v.NextLook.IsZero() && v.Reason == v1alpha1.ReasonNoServingCertificate
 	if !v.Evidence() && (s.settled.Misses < r.threshold || young) && retry.Before(s.nextProbe) && obs.Outcome != verdict.OutcomeNone {
@@ -97,10 +139,10 @@ func (s *nodeState) observe(obs verdict.Observation, exp verdict.Expectation, r 
 // look judges again what was seen before: time alone may have changed it.
 func (s *nodeState) look(exp verdict.Expectation, r *regime, now time.Time) {
 	if s.settled.Verdict.Evidence() {
-		s.settled.Verdict = s.judge(exp, s.evidence, r, now)
+		s.settled.Verdict = s.judge(exp, s.evidence.full(), r, now)
 		return
 	}
-	s.settled.Verdict = s.judge(exp, s.latest, r, now)
+	s.settled.Verdict = s.judge(exp, s.latest.full(), r, now)
 }
 
 // next is when the node needs attention without an event.

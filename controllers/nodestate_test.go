@@ -59,9 +59,18 @@ func bundleOf(ca *certs.CA) verdict.Bundle {
 }
 
 func (d *desk) exp() verdict.Expectation { return kubelet.ExpectationOf(d.node, d.regime.endpoints) }
-func (d *desk) adopt()                   { d.state.adopt(d.node, d.exp(), d.regime, d.now) }
-func (d *desk) look()                    { d.state.look(d.exp(), d.regime, d.now) }
 func (d *desk) pass(t time.Duration)     { d.now = d.now.Add(t) }
+
+// Between two steps the state is as a reconcile leaves it.
+func (d *desk) adopt() {
+	d.state.compact()
+	d.state.adopt(d.node, d.exp(), d.regime, d.now)
+}
+
+func (d *desk) look() {
+	d.state.compact()
+	d.state.look(d.exp(), d.regime, d.now)
+}
 
 // epoch begins with another bundle.
 func (d *desk) epoch(b verdict.Bundle) {
@@ -82,6 +91,7 @@ func (d *desk) see(outcome verdict.Outcome, change func(*x509.Certificate)) {
 		}
 		obs.KeyProven, obs.Chain = true, []*x509.Certificate{d.world.CA.Issue(template).Leaf()}
 	}
+	d.state.compact()
 	d.state.observe(obs, d.exp(), d.regime, d.now, d.now.Add(soon))
 }
 

@@ -32,11 +32,10 @@ type Options struct {
 	Paths *Paths
 	// Timeout of one probe.
 	Timeout time.Duration
-	// Concurrency is the number of probes under way; at least 1. While Idle says
-	// that all of them wait for their peers, it grows up to MostConcurrency.
-	Concurrency     int
-	MostConcurrency int
-	Idle            func() bool
+	// Concurrency is the number of probes under way; at least 1. Where it may
+	// change, Allowed gives the present one.
+	Concurrency int
+	Allowed     func() int
 	// What decides the answer, and so the exit code.
 	What verdict.What
 	// Selector that chose the nodes, in words; empty for all. Excluded is the
@@ -50,8 +49,8 @@ type Options struct {
 	Progress func()
 }
 
-// stall is how long nothing may happen before more probes begin.
-const stall = 5 * time.Millisecond
+// notice is how soon it is noticed that more probes are allowed.
+const notice = 5 * time.Millisecond
 
 // Looked is one node as it was seen.
 type Looked struct {
@@ -75,29 +74,22 @@ func Run(ctx context.Context, nodes []*corev1.Node, opts Options) *Report {
 			}
 		}
 	}
-	running := max(1, min(opts.Concurrency, len(nodes)))
-	for range running {
-		workers.Go(worker)
+	running := 0
+	fill := func(want int) {
+		for ; running < min(want, len(nodes)); running++ {
+			workers.Go(worker)
+		}
 	}
-	if opts.Idle != nil {
+	fill(max(1, opts.Concurrency))
+	if opts.Allowed != nil {
 		workers.Go(func() {
-			tick := time.NewTicker(stall)
+			tick := time.NewTicker(notice)
 			defer tick.Stop()
-			idle := false
 			for range tick.C {
-				left := len(nodes) - int(next.Load())
-				if left <= 0 {
+				if int(next.Load()) >= len(nodes) {
 					return
 				}
-				was := idle
-				idle = opts.Idle()
-				if !idle || !was {
-					continue
-				}
-				for range min(opts.Concurrency, opts.MostConcurrency-running, left) {
-					running++
-					workers.Go(worker)
-				}
+				fill(opts.Allowed() + 1) // one waits: else no more would be allowed
 			}
 		})
 	}

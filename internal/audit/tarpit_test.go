@@ -68,7 +68,7 @@ func untilVerified(t *testing.T, nodes []*corev1.Node, want int64) time.Duration
 		}
 		return obs, err
 	}))
-	opts.Concurrency, opts.MostConcurrency, opts.Idle = 64, 64*probe.MostOpen, prober.Limiter.Idle
+	opts.Concurrency, opts.Allowed = 64, prober.Limiter.Allowed
 	audit.Run(ctx, nodes, opts)
 	if seen.Load() != want {
 		t.Fatalf("%d of %d nodes were seen", seen.Load(), want)

@@ -126,7 +126,7 @@ func (o *auditOptions) run(ctx context.Context) error {
 		Endpoints: o.endpoints.options(),
 		Policy:    verdict.Policy{Bundle: bundle},
 		Requests:  requests,
-		Timeout:   o.timeout, Concurrency: o.concurrency, MostConcurrency: probe.MostOpen * o.concurrency, Idle: limiter.Idle,
+		Timeout:   o.timeout, Concurrency: o.concurrency, Allowed: limiter.Allowed,
 		What:     verdict.What(o.what),
 		Selector: o.selector, Excluded: excluded, ClusterCA: clusterCA,
 		Clock: clock.RealClock{}, Progress: progress,

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+	"unique"
 
 	"golang.org/x/net/idna"
 	corev1 "k8s.io/api/core/v1"
@@ -144,21 +145,38 @@ func Condition(node *corev1.Node, conditionType corev1.NodeConditionType) *corev
 }
 
 // Stripped keeps what this project reads of a Node and drops the rest (images,
-// annotations, managed fields, other conditions), which is most of its bytes.
+// annotations, managed fields, other conditions and their words), which is most
+// of its bytes.
 func Stripped(node *corev1.Node) *corev1.Node {
 	s := &corev1.Node{
 		TypeMeta: node.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			CreationTimestamp: node.CreationTimestamp, DeletionTimestamp: node.DeletionTimestamp,
-			Labels: node.Labels,
+			Labels: interned(node.Labels),
 		},
 		Status: corev1.NodeStatus{Addresses: node.Status.Addresses, DaemonEndpoints: node.Status.DaemonEndpoints},
 	}
 	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady || c.Type == v1alpha1.ConditionServingCertificateValid {
+		//exhaustive:ignore
+		switch c.Type {
+		case corev1.NodeReady:
+			s.Status.Conditions = append(s.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+		case v1alpha1.ConditionServingCertificateValid:
 			s.Status.Conditions = append(s.Status.Conditions, c)
 		}
 	}
 	return s
+}
+
+// interned shares the texts of labels, most of which many Nodes have alike.
+func interned(labels map[string]string) map[string]string {
+	if labels == nil {
+		return nil
+	}
+	shared := make(map[string]string, len(labels))
+	for key, value := range labels {
+		shared[unique.Make(key).Value()] = unique.Make(value).Value()
+	}
+	return shared
 }

@@ -5,53 +5,145 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 )
 
-// Limiter bounds how many handshakes use the CPU at a time. One whose peer keeps
-// it waiting gives its place to another, so that peers that never answer hold
-// nobody up; when it can go on, it comes before those that have not begun, so
-// that no more begin than can be finished in time. It is safe for concurrent
-// use. A nil Limiter bounds nothing.
+// Limiter bounds how many probes are under way, and how many of them use the CPU
+// at a time. One whose peer keeps it waiting gives its place at the CPU to
+// another. While the peers keep all of them waiting, more may begin, up to
+// MostOpen times as many, so that peers that never answer hold nobody up; no
+// more than that, since what begins while others can go on only waits, with its
+// memory, for them. It is safe for concurrent use. A nil Limiter bounds nothing.
 type Limiter struct {
-	places int
+	places, probes int
 
 	mu      sync.Mutex // guards what follows
-	free    int
-	resumes list.List // of chan struct{}, closed when it is the turn
+	free    int        // places
+	open    int        // probes under way
+	allowed int        // at most so many of them
+	resumes list.List  // of chan struct{}, closed when it is the turn
 	begins  list.List
+	looking bool // for room to allow more
+	idle    int  // looks in a row that found nobody at the CPU
 }
 
-// MostOpen is how many probes may be under way in place of one, where their
-// peers keep all of them waiting.
-const MostOpen = 16
+const (
+	// MostOpen is how many probes may be under way in place of one.
+	MostOpen = 16
+	// stall is how long nobody has to be at the CPU, give or take, before more
+	// probes may begin.
+	stall = 5 * time.Millisecond
+)
 
-// NewLimiter has n places, at least one, and no more than keep every CPU busy:
-// what begins beyond that only waits, with its memory, for those under way.
+// NewLimiter allows n probes, at least one, of which no more use the CPU than
+// keep it busy.
 func NewLimiter(n int) *Limiter {
-	n = max(1, min(n, 2*runtime.GOMAXPROCS(0)))
-	return &Limiter{places: n, free: n}
+	n = max(1, n)
+	places := min(n, 2*runtime.GOMAXPROCS(0))
+	return &Limiter{places: places, probes: n, free: places, allowed: n}
 }
 
-// Idle says that every probe under way waits for its peer.
-func (l *Limiter) Idle() bool {
+// Allowed is how many probes may be under way at this moment.
+func (l *Limiter) Allowed() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.free == l.places
+	return l.allowed
 }
 
-// begin waits for the first turn of a probe.
+// begin waits until a probe may begin, and for a place. Whoever began must end.
 func (l *Limiter) begin(ctx context.Context) (*turn, error) {
 	t := &turn{limiter: l}
 	if l == nil {
 		return t, nil
 	}
-	return t, t.take(ctx, &l.begins)
+	l.mu.Lock()
+	if l.open < l.allowed && l.begins.Len() == 0 {
+		l.open++
+		l.mu.Unlock()
+	} else {
+		mine := make(chan struct{})
+		waiting := l.begins.PushBack(mine)
+		l.look()
+		l.mu.Unlock()
+		select {
+		case <-mine:
+		case <-ctx.Done():
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			select {
+			case <-mine: // granted meanwhile
+				l.leave()
+			default:
+				l.begins.Remove(waiting)
+			}
+			return nil, ctx.Err()
+		}
+	}
+	if err := t.resume(ctx); err != nil {
+		t.end()
+		return nil, err
+	}
+	return t, nil
 }
 
-// turn is one probe's place. Only its own goroutine uses it.
+// leave makes room for one that waits to begin, and takes back what is allowed
+// beyond need; l.mu must be held.
+func (l *Limiter) leave() {
+	l.open--
+	l.allowed = max(l.probes, min(l.allowed, l.open+l.probes))
+	l.admit()
+}
+
+func (l *Limiter) admit() {
+	for l.open < l.allowed && l.begins.Len() > 0 {
+		l.open++
+		close(l.begins.Remove(l.begins.Front()).(chan struct{})) //nolint:forcetypeassert // nothing else is put in
+	}
+}
+
+// look for room, as long as anybody waits to begin; l.mu must be held.
+func (l *Limiter) look() {
+	if l.looking {
+		return
+	}
+	l.looking, l.idle = true, 0
+	time.AfterFunc(stall, l.tick)
+}
+
+func (l *Limiter) tick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.looking = false
+	if l.begins.Len() == 0 {
+		return
+	}
+	idle := 0
+	if l.free == l.places {
+		idle = l.idle + 1
+	}
+	if idle == 2 {
+		l.allowed = min(l.allowed+l.probes, MostOpen*l.probes)
+		l.admit()
+		idle = 0
+	}
+	l.look()
+	l.idle = idle
+}
+
+// turn is one probe's place at the CPU. Only its own goroutine uses it.
 type turn struct {
 	limiter *Limiter
 	held    bool
+}
+
+// end is the end of the probe.
+func (t *turn) end() {
+	t.pause()
+	if l := t.limiter; l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.leave()
+	}
 }
 
 // pause gives the place back; without one it does nothing.
@@ -63,20 +155,24 @@ func (t *turn) pause() {
 	l := t.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.free++
-	l.grant()
+	l.release()
+}
+
+// release gives a place to whoever waits for it; l.mu must be held.
+func (l *Limiter) release() {
+	if l.resumes.Len() == 0 {
+		l.free++
+		return
+	}
+	close(l.resumes.Remove(l.resumes.Front()).(chan struct{})) //nolint:forcetypeassert // nothing else is put in
 }
 
 // resume waits for a place again.
 func (t *turn) resume(ctx context.Context) error {
-	if t.limiter == nil || t.held {
+	l := t.limiter
+	if l == nil || t.held {
 		return nil
 	}
-	return t.take(ctx, &t.limiter.resumes)
-}
-
-func (t *turn) take(ctx context.Context, queue *list.List) error {
-	l := t.limiter
 	l.mu.Lock()
 	if l.free > 0 { // then nobody waits
 		l.free--
@@ -85,7 +181,7 @@ func (t *turn) take(ctx context.Context, queue *list.List) error {
 		return nil
 	}
 	mine := make(chan struct{})
-	waiting := queue.PushBack(mine)
+	waiting := l.resumes.PushBack(mine)
 	l.mu.Unlock()
 	select {
 	case <-mine:
@@ -97,20 +193,9 @@ func (t *turn) take(ctx context.Context, queue *list.List) error {
 	defer l.mu.Unlock()
 	select {
 	case <-mine: // granted meanwhile
-		l.free++
-		l.grant()
+		l.release()
 	default:
-		queue.Remove(waiting)
+		l.resumes.Remove(waiting)
 	}
 	return ctx.Err()
-}
-
-// grant gives free places to those that wait; l.mu must be held.
-func (l *Limiter) grant() {
-	for _, queue := range []*list.List{&l.resumes, &l.begins} {
-		for l.free > 0 && queue.Len() > 0 {
-			l.free--
-			close(queue.Remove(queue.Front()).(chan struct{})) //nolint:forcetypeassert // nothing else is put in
-		}
-	}
 }

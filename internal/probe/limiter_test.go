@@ -6,47 +6,137 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
-// Who pauses makes room, and who resumes comes before who begins.
-func TestLimiter(t *testing.T) {
+// begun counts the probes that could begin, and keeps their turns.
+type begun struct {
+	l *Limiter
+
+	mu    sync.Mutex
+	turns []*turn
+}
+
+func (b *begun) all() []*turn {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.turns)
+}
+
+// try lets n more begin as soon as they may, each at the CPU.
+func (b *begun) try(ctx context.Context, n int) {
+	for range n {
+		go func() {
+			if t, err := b.l.begin(ctx); err == nil {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.turns = append(b.turns, t)
+			}
+		}()
+		synctest.Wait()
+	}
+}
+
+// While anybody is at the CPU no more begin than may; while all of them wait for
+// their peers more do, up to a bound.
+func TestMoreBeginWhileAllWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewLimiter(1)
-		first, err := l.begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		ctx, cancel := context.WithCancel(t.Context())
+		b := &begun{l: NewLimiter(2)}
+		b.try(ctx, 40)
+		expect := func(want int, when string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if len(b.all()) != want {
+				t.Fatalf("%d have begun, want %d: %s", len(b.all()), want, when)
+			}
 		}
-		first.pause()
-		first.pause() // gives back what it has, and no more
-		second, err := l.begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		expect(2, "both are at the CPU")
+		b.all()[0].pause()
+		expect(2, "one is at the CPU")
+		b.all()[1].pause()
+		expect(4, "two more are at the CPU")
+		for i := 0; i < len(b.all()); i++ {
+			b.all()[i].pause()
+			if i%2 == 1 {
+				time.Sleep(4 * stall)
+				synctest.Wait()
+			}
 		}
-		var order []string
-		go func() {
-			third, _ := l.begin(t.Context())
-			order = append(order, "begins")
-			third.pause()
-		}()
+		expect(2*MostOpen, "no more than that")
+		if got := b.l.Allowed(); got != 2*MostOpen {
+			t.Errorf("%d are allowed", got)
+		}
+		for i := range 8 { // another 8 have waited for this
+			b.all()[i].end()
+		}
 		synctest.Wait()
-		go func() {
-			_ = first.resume(t.Context())
-			order = append(order, "resumes")
-			first.pause()
-		}()
-		synctest.Wait()
-		if len(order) > 0 {
-			t.Errorf("%v, while the only place is taken", order)
+		for i := 2 * MostOpen; i < len(b.all()); i++ { // each comes to the CPU in its turn
+			b.all()[i].pause()
+			synctest.Wait()
 		}
-		second.pause()
-		synctest.Wait()
-		if !slices.Equal(order, []string{"resumes", "begins"}) {
-			t.Errorf("%v", order)
+		expect(40, "the room of those that ended")
+		for _, turn := range b.all()[8:] {
+			turn.end()
 		}
-		if l.free != 1 {
-			t.Errorf("%d places are free in the end", l.free)
+		if b.l.Allowed() != 2 || b.l.open != 0 || b.l.free != b.l.places {
+			t.Errorf("%d allowed, %d open, %d free of %d", b.l.Allowed(), b.l.open, b.l.free, b.l.places)
+		}
+		cancel()
+	})
+}
+
+// With tarpits under way, each probe that ends lets another begin.
+func TestTarpitsKeepNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &begun{l: NewLimiter(1)}
+		b.try(t.Context(), 8)
+		for i := range 4 { // tarpits
+			b.all()[i].pause()
+			time.Sleep(4 * stall)
+			synctest.Wait()
+		}
+		for i := 4; i < 8; i++ {
+			if len(b.all()) != i+1 {
+				t.Fatalf("%d have begun, want %d", len(b.all()), i+1)
+			}
+			b.all()[i].end()
+			synctest.Wait() // without waiting for a look
+		}
+	})
+}
+
+// Who gives its place away waits for one again.
+func TestPlacesAtTheCPU(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &begun{l: NewLimiter(1)}
+		b.try(t.Context(), 2)
+		b.all()[0].pause()
+		b.all()[0].pause() // gives back what it has, and no more
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(b.all()) != 2 {
+			t.Fatalf("%d have begun", len(b.all()))
+		}
+		var resumed atomic.Bool
+		go func() { resumed.Store(b.all()[0].resume(t.Context()) == nil) }()
+		synctest.Wait()
+		if resumed.Load() {
+			t.Fatal("the only place was taken")
+		}
+		b.all()[1].end()
+		synctest.Wait()
+		if !resumed.Load() {
+			t.Error("the place is free")
+		}
+		b.all()[0].end()
+		if b.l.free != 1 || b.l.open != 0 {
+			t.Errorf("%d places are free, %d are open", b.l.free, b.l.open)
 		}
 	})
 }
@@ -61,12 +151,23 @@ func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if err == nil || l.begins.Len() != 0 {
+		if !errors.Is(err, context.Canceled) || l.begins.Len() != 0 {
 			t.Errorf("%v, %d are waiting", err, l.begins.Len())
 		}
 		holder.pause()
-		if l.free != 1 {
-			t.Errorf("%d places are free", l.free)
+		other, _ := l.begin(t.Context())
+		ctx, cancel = context.WithCancel(t.Context())
+		go func() { err = holder.resume(ctx) }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if !errors.Is(err, context.Canceled) || l.resumes.Len() != 0 {
+			t.Errorf("%v, %d are waiting", err, l.resumes.Len())
+		}
+		holder.end()
+		other.end()
+		if l.free != 1 || l.open != 0 {
+			t.Errorf("%d places are free, %d are open", l.free, l.open)
 		}
 	})
 }

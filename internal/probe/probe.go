@@ -34,7 +34,7 @@ type Prober struct {
 	AllowLocalAddresses bool
 	// Resolver for host names; nil means net.DefaultResolver.
 	Resolver *net.Resolver
-	// Limiter bounds the handshakes that use the CPU; nil means no bound.
+	// Limiter bounds the probes under way; nil means no bound.
 	Limiter *Limiter
 }
 
@@ -61,7 +61,7 @@ func (p *Prober) Probe(ctx context.Context, endpoint verdict.Endpoint, timeout t
 	if err != nil {
 		return verdict.Observation{}, err
 	}
-	defer t.pause()
+	defer t.end()
 	start := time.Now()
 	obs, unanswered := p.attempt(ctx, t, endpoint, timeout, nil)
 	if unanswered && ctx.Err() == nil {
