@@ -84,6 +84,13 @@ fuzz: ## Run each fuzz target for FUZZTIME.
 		done; \
 	done
 
+# The sizes of the clusters that bench measures a manager with.
+BENCH_NODES ?= 1000,5000,15000,50000
+
+.PHONY: bench
+bench: control-plane ## Measure probes next to bare handshakes, and managers of BENCH_NODES; writes docs/performance/.
+	$(GO) run ./test/bench -sizes '$(BENCH_NODES)' -out docs/performance
+
 .PHONY: vet
 vet: ## Run go vet.
 	$(GO) vet ./...

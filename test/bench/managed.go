@@ -1,0 +1,400 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/controlplane"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/fleet"
+)
+
+const (
+	namespace      = "kubelet-cert-auditor-system"
+	serviceAccount = "kubelet-cert-auditor"
+	// window is how long a steady state is looked at.
+	window = 30 * time.Second
+)
+
+// cluster is a real API server with Nodes whose kubelets are simulated, and the
+// product's manager.
+type cluster struct {
+	b       *bench
+	nodes   int
+	fleet   *fleetProcess
+	plane   *controlplane.ControlPlane
+	client  kubernetes.Interface
+	manager *exec.Cmd
+	ended   chan error
+}
+
+// newCluster has its Nodes in the API server, and no manager yet.
+func (b *bench) newCluster(ctx context.Context, nodes int) (*cluster, error) {
+	c := &cluster{b: b, nodes: nodes}
+	var err error
+	if c.fleet, err = b.fleet(ctx, nodes, ""); err != nil {
+		return nil, err
+	}
+	if c.plane, err = controlplane.Start(ctx, controlplane.Options{Audit: true}); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	cfg := c.plane.Config()
+	cfg.QPS = -1
+	if c.client, err = kubernetes.NewForConfig(cfg); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	if _, err := c.plane.Kubectl(ctx, nil, "apply", "-k", filepath.Join(b.root, "config", "default")); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	if err := c.create(ctx, 0, nodes); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+// create makes the Nodes from one number to another.
+func (c *cluster) create(ctx context.Context, from, to int) error {
+	return parallel(from, to, func(i int) error {
+		_, err := c.client.CoreV1().Nodes().Create(ctx, realisticNode(i, c.fleet.Port), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// parallel calls f with each number, and gives the last error.
+func parallel(from, to int, f func(int) error) error {
+	next := atomic.Int64{}
+	next.Store(int64(from))
+	var failure atomic.Pointer[error]
+	var workers sync.WaitGroup
+	for range 32 {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < to; i = int(next.Add(1)) - 1 {
+				if err := f(i); err != nil {
+					failure.Store(&err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if err := failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (c *cluster) apply(ctx context.Context, interval time.Duration) error {
+	bundle, err := os.ReadFile(c.b.ca())
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": "kubeletcert.dev/v1alpha1", "kind": "KubeletCertAudit", "metadata": map[string]any{"name": v1alpha1.AuditName},
+		"spec": map[string]any{
+			"interval": interval.String(), "timeout": "10s", "newNodeGrace": "0s", "preferredAddressTypes": []string{"InternalIP"},
+			"trustBundle": map[string]any{"inline": string(bundle)},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.plane.Kubectl(ctx, bytes.NewReader(text), "apply", "-f", "-")
+	return err
+}
+
+// start runs the manager as its Pod would, but for the rate of its requests.
+func (c *cluster) start(ctx context.Context, args ...string) error {
+	cfg, err := c.plane.ServiceAccountConfig(ctx, namespace, serviceAccount)
+	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(c.b.dir, "manager.kubeconfig")
+	if err := c.plane.WriteKubeconfig(kubeconfig, cfg); err != nil {
+		return err
+	}
+	command := []string{c.b.product}
+	if os.Getenv(pprofVariable) != "" {
+		command = []string{c.b.self, "product"}
+	}
+	c.manager = pinned(context.WithoutCancel(ctx), subjectCore, command[0], append(append(command[1:], "manager", "--kubeconfig", kubeconfig, "--namespace", namespace, "--allow-local-addresses",
+		"--health-probe-bind-address=0", "--metrics-bind-address=0", "--webhook-bind-address=0", "--zap-log-level=error"), args...)...)
+	c.manager.Env = append(append(os.Environ(), c.b.environment...), memoryLimit(c.nodes)...)
+	if err := c.manager.Start(); err != nil {
+		return err
+	}
+	c.ended = make(chan error, 1)
+	go func() { c.ended <- c.manager.Wait() }()
+	return nil
+}
+
+// memoryLimit is what docs/performance.md advises beyond what the manifest is
+// made for.
+func memoryLimit(nodes int) []string {
+	const madeFor = 20000
+	if nodes <= madeFor {
+		return nil
+	}
+	return []string{fmt.Sprintf("GOMEMLIMIT=%dMiB", 150+nodes*14/1000)}
+}
+
+// swept waits until the audit's last sweep is later than a time and counts each
+// Node as verified.
+func (c *cluster) swept(ctx context.Context, after time.Time) error {
+	return wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 30*time.Minute, true, func(ctx context.Context) (bool, error) {
+		select {
+		case err := <-c.ended:
+			c.ended <- nil // for stop
+			return false, fmt.Errorf("the manager ended: %w", err)
+		default:
+		}
+		text, err := c.client.Discovery().RESTClient().Get().AbsPath("/apis/kubeletcert.dev/v1alpha1/kubeletcertaudits/cluster").DoRaw(ctx)
+		if err != nil {
+			return false, nil //nolint:nilerr // a busy API server
+		}
+		var audit v1alpha1.KubeletCertAudit
+		if err := json.Unmarshal(text, &audit); err != nil {
+			return false, err
+		}
+		last := audit.Status.LastSweepTime
+		return last != nil && last.After(after) && int(audit.Status.Nodes.Verified) == c.nodes, nil
+	})
+}
+
+// handshakes that the kubelets have seen.
+func (f *fleetProcess) handshakes(ctx context.Context) (int64, error) {
+	var counts fleet.Counts
+	err := f.get(ctx, "/counts", &counts)
+	return counts.Handshakes, err
+}
+
+func (f *fleetProcess) get(ctx context.Context, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Control+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// during is what the manager does in a time.
+func (c *cluster) during(ctx context.Context, f func() error) (Cost, error) {
+	before, err := c.fleet.handshakes(ctx)
+	if err != nil {
+		return Cost{}, err
+	}
+	cpu, err := processCPU(c.manager.Process.Pid)
+	if err != nil {
+		return Cost{}, err
+	}
+	start := time.Now()
+	if err := f(); err != nil {
+		return Cost{}, err
+	}
+	after, err := c.fleet.handshakes(ctx)
+	if err != nil {
+		return Cost{}, err
+	}
+	end, err := processCPU(c.manager.Process.Pid)
+	return Cost{Probes: int(after - before), Seconds: time.Since(start).Seconds(), CPUSeconds: (end - cpu).Seconds()}, err
+}
+
+// idle lets time pass.
+func idle(ctx context.Context, d time.Duration) func() error {
+	return func() error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d):
+			return nil
+		}
+	}
+}
+
+// requests of the manager since a time, as "<verb> <resource>[/<subresource>]".
+func (c *cluster) requests(since time.Time) (map[string]int, error) {
+	events, err := c.plane.AuditEvents()
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for _, e := range events {
+		if e.User == "system:serviceaccount:"+namespace+":"+serviceAccount && e.Time.After(since) {
+			path, _, _ := strings.Cut(e.RequestURI, "?")
+			what := e.Verb + " " + kindOf(path)
+			if e.Code >= 300 {
+				what += fmt.Sprintf(" (%d)", e.Code)
+			}
+			counts[what]++
+		}
+	}
+	return counts, nil
+}
+
+// kindOf leaves the names out of a path.
+func kindOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	for i, part := range parts {
+		if part == "nodes" && i+1 < len(parts) {
+			parts[i+1] = "*"
+		}
+		if part == "events" && i+1 < len(parts) {
+			parts[i+1] = "*"
+		}
+	}
+	return strings.Join(parts[max(0, len(parts)-3):], "/")
+}
+
+func (c *cluster) stop() error {
+	var problems []error
+	if c.manager != nil && c.manager.Process != nil {
+		_ = c.manager.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-c.ended:
+			if err != nil {
+				problems = append(problems, fmt.Errorf("the manager ended with: %w", err))
+			}
+		case <-time.After(30 * time.Second):
+			problems = append(problems, errors.New("the manager did not end"), c.manager.Process.Kill())
+		}
+	}
+	if c.plane != nil {
+		problems = append(problems, c.plane.Stop())
+	}
+	if c.fleet != nil {
+		c.fleet.stop()
+	}
+	return errors.Join(problems...)
+}
+
+// processCPU is user and system time, from /proc/PID/stat (in hundredths of a
+// second, see proc(5)).
+func processCPU(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond, err
+}
+
+// memory of a process in MiB: now, and at its peak.
+func memory(pid int) (now, peak float64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) < 2:
+		case fields[0] == "VmRSS:":
+			now, err = strconv.ParseFloat(fields[1], 64)
+		case fields[0] == "VmHWM:":
+			peak, err = strconv.ParseFloat(fields[1], 64)
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return now / 1024, peak / 1024, nil
+}
+
+// managers measures the manager with more and more nodes.
+func (b *bench) managers(ctx context.Context) error {
+	for _, n := range b.sizes {
+		if err := b.managed(ctx, n); err != nil {
+			return fmt.Errorf("%d nodes: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) managed(ctx context.Context, n int) (err error) {
+	fmt.Fprintf(os.Stderr, "bench: a manager of %d nodes\n", n)
+	c, err := b.newCluster(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	start := time.Now()
+	if err := c.apply(ctx, 10*time.Second); err != nil {
+		return err
+	}
+	if err := c.start(ctx, "--kube-api-qps=200", "--kube-api-burst=200", "--leader-elect=false"); err != nil {
+		return err
+	}
+	first, err := c.during(ctx, func() error { return c.swept(ctx, start.Add(-time.Second)) })
+	if err != nil {
+		return err
+	}
+	writes, err := c.requests(start)
+	if err != nil {
+		return err
+	}
+	// The conditions may still be on their way.
+	if err := wait.PollUntilContextTimeout(ctx, time.Second, 10*time.Minute, true, func(context.Context) (bool, error) {
+		writes, err = c.requests(start)
+		return writes["patch nodes/*/status"] >= n, err
+	}); err != nil {
+		return fmt.Errorf("%d conditions are written: %w", writes["patch nodes/*/status"], err)
+	}
+	if err := idle(ctx, 12*time.Second)(); err != nil { // one interval
+		return err
+	}
+	begin := time.Now()
+	steady, err := c.during(ctx, idle(ctx, window))
+	if err != nil {
+		return err
+	}
+	requests, err := c.requests(begin)
+	if err != nil {
+		return err
+	}
+	settled, peak, err := memory(c.manager.Process.Pid)
+	if err != nil {
+		return err
+	}
+	b.out.managed(n, first, steady, writes["patch nodes/*/status"], settled, peak, requests)
+	return nil
+}
+
+func listed(requests map[string]int) string {
+	var parts []string
+	for what, n := range requests {
+		parts = append(parts, fmt.Sprintf("%d %s", n, what))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}

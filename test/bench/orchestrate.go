@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func listenLocal(ctx context.Context) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+}
+
+// bench is one run.
+type bench struct {
+	root    string // of the repository
+	dir     string
+	self    string
+	product string
+	nodes   int
+	rounds  int
+	sizes   []int
+	// environment of the manager, as its manifest sets it.
+	environment []string
+	out         *table
+}
+
+func orchestrate(ctx context.Context, args []string) (err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	b := &bench{out: &table{}}
+	flags.IntVar(&b.nodes, "nodes", 5000, "the number of nodes of the sweeps")
+	flags.IntVar(&b.rounds, "rounds", 5, "how often each of them is measured")
+	sizes := flags.String("sizes", "1000,5000,15000,50000", "the numbers of nodes of the managers")
+	out := flags.String("out", "", "a directory for the table and its plots")
+	only := flags.String("only", "", "comma-separated names of the parts to run")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	for _, text := range strings.Split(*sizes, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-sizes=%q: must be numbers above zero", *sizes)
+		}
+		b.sizes = append(b.sizes, n)
+	}
+	if b.self, err = os.Executable(); err != nil {
+		return err
+	}
+	if b.root, err = os.Getwd(); err != nil {
+		return err
+	}
+	if b.dir, err = os.MkdirTemp("", "kubelet-cert-auditor-bench-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(b.dir) }()
+	if b.environment, err = environmentOf(filepath.Join(b.root, "config", "manager", "deployment.yaml")); err != nil {
+		return err
+	}
+	b.product = filepath.Join(b.dir, "kubelet-cert-auditor")
+	build := exec.CommandContext(ctx, "go", "build", "-o", b.product, ".")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build the product: %w", err)
+	}
+	parts := []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"sweeps", b.sweeps},
+		{"managers", b.managers},
+	}
+	for _, part := range parts {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
+			continue
+		}
+		if failed := part.run(ctx); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", part.name, failed))
+		}
+	}
+	err = errors.Join(err, b.out.print(os.Stdout))
+	if *out == "" || err != nil { // half a table would pass for a whole one
+		return err
+	}
+	return b.out.write(*out, "make bench")
+}
+
+// Cores: the process under test on the first, all else on the second.
+const (
+	subjectCore = 0
+	othersCore  = 1
+)
+
+// pinned is a command on one core, where there are more.
+func pinned(ctx context.Context, core int, name string, args ...string) *exec.Cmd {
+	if runtime.NumCPU() > core && runtime.NumCPU() > 1 {
+		name, args = "taskset", append([]string{"-c", strconv.Itoa(core), name}, args...)
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	return cmd
+}
+
+// fleetProcess serves until stop.
+type fleetProcess struct {
+	Served
+	stop func()
+}
+
+func (b *bench) fleet(ctx context.Context, nodes int, file string) (*fleetProcess, error) {
+	args := []string{"serve", "-nodes", strconv.Itoa(nodes), "-ca", b.ca()}
+	if file != "" {
+		args = append(args, "-f", file)
+	}
+	cmd := pinned(ctx, othersCore, b.self, args...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	f := &fleetProcess{stop: func() { _ = stdin.Close(); _ = cmd.Wait() }}
+	if err := json.NewDecoder(stdout).Decode(&f.Served); err != nil {
+		f.stop()
+		return nil, fmt.Errorf("start the kubelets: %w", err)
+	}
+	return f, nil
+}
+
+func (b *bench) ca() string { return filepath.Join(b.dir, "ca.crt") }
+
+// subject runs one of the measured processes to its end.
+func (b *bench) subject(ctx context.Context, name string, args ...string) (Result, error) {
+	cmd := pinned(ctx, subjectCore, b.self, append([]string{name}, args...)...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return Result{}, err
+	}
+	var r Result
+	text, err := io.ReadAll(stdout)
+	if waited := cmd.Wait(); waited != nil {
+		return r, fmt.Errorf("%s: %w", name, waited)
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(text, &r)
+}
+
+// sweeps compares a sweep of the command audit with the limit.
+func (b *bench) sweeps(ctx context.Context) error {
+	file := filepath.Join(b.dir, "nodes.json")
+	f, err := b.fleet(ctx, b.nodes, file)
+	if err != nil {
+		return err
+	}
+	defer f.stop()
+	n := strconv.Itoa(b.nodes)
+	var limits, first, second, reads, writes, rss sample
+	for range b.rounds {
+		l, err := b.subject(ctx, "limit", "-nodes", n, "-port", strconv.Itoa(int(f.Port)), "-ca", b.ca(), "-sweeps", "2")
+		if err != nil {
+			return err
+		}
+		s, err := b.subject(ctx, "sweep", "-f", file, "-ca", b.ca(), "-sweeps", "2")
+		if err != nil {
+			return err
+		}
+		limits.add(l.Sweeps...)
+		first.add(s.Sweeps[0])
+		second.add(s.Sweeps[1])
+		reads.figures = append(reads.figures, s.Read)
+		writes.figures = append(writes.figures, s.Write)
+		rss.figures = append(rss.figures, float64(s.PeakRSS)/(1<<20))
+	}
+	b.out.limit = limits
+	name := fmt.Sprintf("audit, %d nodes, ", b.nodes)
+	b.out.costs("limit", limits)
+	b.out.costs(name+"first sweep", first)
+	b.out.costs(name+"second sweep", second)
+	b.out.figure(name+"reading them from a file", "%.2f s", reads.figures)
+	b.out.figure(name+"writing the JSON", "%.2f s", writes.figures)
+	b.out.figure(name+"peak of its memory", "%.0f MiB", rss.figures)
+	return nil
+}
+
+// environmentOf the manager's container, such as GOMEMLIMIT=450MiB.
+func environmentOf(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var d appsv1.Deployment
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var environment []string
+	for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
+		environment = append(environment, variable.Name+"="+variable.Value)
+	}
+	return environment, nil
+}

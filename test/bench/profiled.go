@@ -1,0 +1,23 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	_ "net/http/pprof" // for whoever looks at what the time and the memory are spent on
+	"os"
+	"time"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
+)
+
+// product is the product itself, with its profiles at the address of the
+// environment variable BENCH_PPROF.
+func product(ctx context.Context, args []string) error {
+	server := &http.Server{Addr: os.Getenv(pprofVariable), ReadHeaderTimeout: time.Second}
+	go func() { fmt.Fprintln(os.Stderr, "bench: pprof:", server.ListenAndServe()) }()
+	_, err := cli.Run(ctx, args, cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	return err
+}
+
+const pprofVariable = "BENCH_PPROF"

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/probe"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/report"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/trust"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+)
+
+// sweep is the command audit, step by step.
+func sweep(ctx context.Context, args []string) (any, error) {
+	flags := flag.NewFlagSet("sweep", flag.ContinueOnError)
+	file := flags.String("f", "", "")
+	ca := flags.String("ca", "", "")
+	concurrency := flags.Int("concurrency", 128, "")
+	sweeps := flags.Int("sweeps", 1, "")
+	profile := flags.String("profile", "", "")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	bundle, err := trust.Load(ctx, trust.File(*ca))
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	in, err := os.Open(*file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = in.Close() }()
+	var nodes []*corev1.Node
+	if err := kubelet.Decode(in, func(n *corev1.Node) error { nodes = append(nodes, n); return nil }); err != nil {
+		return nil, err
+	}
+	result := Result{Read: time.Since(start).Seconds()}
+	limiter := probe.NewLimiter(*concurrency)
+	opts := audit.Options{
+		Prober:    &probe.Prober{AllowLocalAddresses: true, Limiter: limiter},
+		Endpoints: kubelet.Options{PreferredAddressTypes: []corev1.NodeAddressType{corev1.NodeInternalIP}},
+		Policy:    verdict.Policy{Bundle: bundle}, Timeout: 10 * time.Second, Concurrency: *concurrency, Allowed: limiter.Allowed,
+		What: verdict.WhatBoth, Clock: clock.RealClock{}, Paths: &audit.Paths{},
+	}
+	defer cli.TuneForASweep()()
+	stop, err := startProfile(*profile)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var last *audit.Report
+	for range *sweeps {
+		result.Sweeps = append(result.Sweeps, measure(len(nodes), func() { last = audit.Run(ctx, nodes, opts) }))
+		if last.Summary.Verified != len(nodes) {
+			return nil, fmt.Errorf("%d of %d nodes are verified", last.Summary.Verified, len(nodes))
+		}
+	}
+	start = time.Now()
+	if err := report.Render(io.Discard, last, report.JSON); err != nil {
+		return nil, err
+	}
+	result.Write, result.PeakRSS = time.Since(start).Seconds(), peakRSS()
+	return result, nil
+}

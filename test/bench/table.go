@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+)
+
+// sample is one thing, measured several times.
+type sample struct {
+	costs   []Cost
+	figures []float64
+}
+
+func (s *sample) add(costs ...Cost) { s.costs = append(s.costs, costs...) }
+
+func (s *sample) of(f func(Cost) float64) []float64 {
+	var all []float64
+	for _, c := range s.costs {
+		all = append(all, f(c))
+	}
+	return all
+}
+
+func median(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	if len(sorted) == 0 {
+		return 0
+	}
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// spread is the median, with the least and the most.
+func spread(format string, all []float64) string {
+	return fmt.Sprintf(format+" ("+format+" to "+format+")", median(all), slices.Min(all), slices.Max(all))
+}
+
+// table is what is printed, and written for the documentation.
+type table struct {
+	rows   [][]string
+	limit  sample
+	growth []growth
+}
+
+// growth is what a manager of so many nodes takes.
+type growth struct {
+	nodes        int
+	cpu          float64 // µs for each probe
+	settled, top float64 // MiB
+}
+
+var header = []string{"what", "throughput", "of the limit", "CPU for each probe", "of the limit", "more"}
+
+// costs adds a row with its ratios to the limit.
+func (t *table) costs(name string, s sample) {
+	perSecond, cpu := s.of(Cost.PerSecond), s.of(Cost.CPU)
+	more := ""
+	if allocs := median(s.of(func(c Cost) float64 { return c.Allocs })); allocs > 0 {
+		more = fmt.Sprintf("%.0f allocations, %.1f KiB", allocs, median(s.of(func(c Cost) float64 { return c.Bytes }))/1024)
+	}
+	t.rows = append(t.rows, []string{name, spread("%.0f", perSecond) + "/s", t.ratio(median(perSecond), Cost.PerSecond),
+		spread("%.0f", cpu) + " µs", t.ratio(median(cpu), Cost.CPU), more})
+}
+
+// ratio to the limit; empty where that was not measured.
+func (t *table) ratio(figure float64, of func(Cost) float64) string {
+	if len(t.limit.costs) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", figure/median(t.limit.of(of)))
+}
+
+func (t *table) figure(name, format string, all []float64) {
+	t.rows = append(t.rows, []string{name, "", "", "", "", spread(format, all)})
+}
+
+// managed adds the rows of a manager.
+func (t *table) managed(n int, first, steady Cost, writes int, settled, peak float64, requests map[string]int) {
+	name := fmt.Sprintf("manager, %d nodes, ", n)
+	t.costs(name+"first sweep", sample{costs: []Cost{first}})
+	t.rows[len(t.rows)-1][5] = fmt.Sprintf("%d conditions written", writes)
+	t.costs(name+"steady", sample{costs: []Cost{steady}})
+	t.rows[len(t.rows)-1][5] = fmt.Sprintf("in %s: %s", window, listed(requests))
+	t.rows = append(t.rows, []string{name + "memory", "", "", "", "", fmt.Sprintf("%.0f MiB settled, %.0f MiB at its peak", settled, peak)})
+	t.growth = append(t.growth, growth{n, steady.CPU(), settled, peak})
+}
+
+func (t *table) print(w io.Writer) error {
+	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, t.rows...) {
+		_, _ = fmt.Fprintln(tabs, strings.Join(row, "\t"))
+	}
+	return tabs.Flush()
+}
+
+// write puts the table and the plots into a directory.
+func (t *table) write(dir, command string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Results\n\nWritten by `%s` on %s, with %s on %d cores. Medians, with the least and the most in parentheses where there were several rounds.\n\n",
+		command, time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.NumCPU())
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---|", len(header)))
+	for _, row := range t.rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+	}
+	if len(t.growth) > 1 {
+		b.WriteString("\n![CPU for each probe, by the number of nodes](cpu.svg)\n\n![Memory, by the number of nodes](memory.svg)\n")
+		if err := t.plots(dir); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, "results.md"), []byte(b.String()), 0o644)
+}
+
+func (t *table) plots(dir string) error {
+	var cpu, settled, peak plotter.XYs
+	for _, g := range t.growth {
+		x := float64(g.nodes)
+		cpu = append(cpu, plotter.XY{X: x, Y: g.cpu})
+		settled = append(settled, plotter.XY{X: x, Y: g.settled})
+		peak = append(peak, plotter.XY{X: x, Y: g.top})
+	}
+	if err := draw(filepath.Join(dir, "cpu.svg"), "CPU for each probe of a manager", "µs", map[string]plotter.XYs{"steady": cpu}); err != nil {
+		return err
+	}
+	return draw(filepath.Join(dir, "memory.svg"), "Resident memory of a manager", "MiB", map[string]plotter.XYs{"settled": settled, "peak": peak})
+}
+
+func draw(path, title, unit string, lines map[string]plotter.XYs) error {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text, p.Y.Min = title, "nodes", unit, 0
+	p.Add(plotter.NewGrid())
+	dash := 0.0
+	for name, points := range lines {
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return err
+		}
+		if dash > 0 {
+			line.Dashes = []vg.Length{vg.Points(dash)}
+		}
+		dash += 4
+		p.Add(line, dots)
+		p.Legend.Add(name, line, dots)
+	}
+	return p.Save(16*vg.Centimeter, 9*vg.Centimeter, path)
+}
