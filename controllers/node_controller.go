@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -32,8 +33,10 @@ import (
 
 // NodeReconciler probes kubelets and records their verdicts.
 type NodeReconciler struct {
-	Client   client.Client
-	Prober   Prober
+	Client client.Client
+	Prober Prober
+	// First probes Nodes that have not been looked at; nil means Prober does.
+	First    Prober
 	Recorder Recorder
 	Ledger   Ledger
 	Counters Counters
@@ -157,7 +160,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: max(time.Millisecond, state.next().Sub(r.Clock.Now()))}, nil
+	// What is due by the clock comes after what has just happened.
+	return ctrl.Result{RequeueAfter: max(time.Millisecond, state.next().Sub(r.Clock.Now())), Priority: ptr.To(handler.LowPriority)}, nil
 }
 
 // judge probes if it is time, else looks at what was seen again.
@@ -170,7 +174,11 @@ func (r *NodeReconciler) judge(ctx context.Context, state *nodeState, exp verdic
 	var obs verdict.Observation
 	if exp.Endpoint.Host != "" && !regime.policy.Bundle.Empty() {
 		var err error
-		if obs, err = r.Prober.Probe(ctx, exp.Endpoint, regime.timeout); err != nil {
+		prober := r.Prober
+		if r.First != nil && state.looked.IsZero() {
+			prober = r.First
+		}
+		if obs, err = prober.Probe(ctx, exp.Endpoint, regime.timeout); err != nil {
 			return err
 		}
 	}

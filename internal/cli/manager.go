@@ -290,8 +290,10 @@ func setUp(mgr ctrl.Manager, o ManagerOptions, m *metrics.Metrics) error {
 		}
 	}
 	regimes, requests := &controllers.Regimes{}, &kubelet.Requests{}
+	limiter := probe.NewLimiter(o.Concurrency)
 	nodes := &controllers.NodeReconciler{
-		Client: mgr.GetClient(), Prober: &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses, Limiter: probe.NewLimiter(o.Concurrency)},
+		Client: mgr.GetClient(), Prober: &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses, Limiter: limiter},
+		First:    &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses, Limiter: limiter, Urgent: true},
 		Recorder: recorder, Ledger: m, Counters: m, Regimes: regimes, Requests: requests, Clock: clock.RealClock{},
 		Concurrency: probe.MostOpen * o.Concurrency, RetryAfter: o.RetryAfter,
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -117,7 +116,7 @@ func admissionSpec(c client.Reader) func(context.Context) (v1alpha1.AdmissionSpe
 // webhookServer serves the webhook once it can: with a certificate, and with the
 // Nodes known.
 type webhookServer struct {
-	webhook.Server
+	server    webhook.Server
 	options   WebhookOptions
 	namespace string
 	extraName []string
@@ -136,7 +135,7 @@ func setUpWebhook(mgr ctrl.Manager, o ManagerOptions, reviewer *admission.Review
 		return err
 	}
 	s := &webhookServer{
-		Server:  webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: o.Webhook.CertDir}),
+		server:  webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: o.Webhook.CertDir}),
 		options: o.Webhook, namespace: o.Namespace, manager: mgr, reviewer: reviewer, log: mgr.GetLogger().WithName("webhook"),
 	}
 	if o.AllowLocalAddresses {
@@ -147,8 +146,8 @@ func setUpWebhook(mgr ctrl.Manager, o ManagerOptions, reviewer *admission.Review
 	}}
 	// A panic that is answered would be a denial; one that ends the connection
 	// lets kube-apiserver go on without us.
-	s.Register(admission.Path, handler.WithRecoverPanic(false))
-	return errors.Join(mgr.Add(s), mgr.AddReadyzCheck("webhook", s.StartedChecker()))
+	s.server.Register(admission.Path, handler.WithRecoverPanic(false))
+	return errors.Join(mgr.Add(s), mgr.AddReadyzCheck("webhook", s.server.StartedChecker()))
 }
 
 // Start implements manager.Runnable.
@@ -164,7 +163,7 @@ func (s *webhookServer) Start(ctx context.Context) error {
 		return nil //nolint:nilerr // the manager is ending
 	}
 	s.log.Info("serving", "address", s.options.BindAddress)
-	return s.Server.Start(ctx)
+	return s.server.Start(ctx)
 }
 
 // patience is how often something that is missing is looked for again.
@@ -234,6 +233,3 @@ func (s *webhookServer) rotate(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica
 // serves.
 func (*webhookServer) NeedLeaderElection() bool { return false }
-
-// StartedChecker is ready once it serves.
-func (s *webhookServer) StartedChecker() func(*http.Request) error { return s.Server.StartedChecker() }

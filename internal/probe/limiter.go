@@ -22,6 +22,7 @@ type Limiter struct {
 	open    int        // probes under way
 	allowed int        // at most so many of them
 	resumes list.List  // of chan struct{}, closed when it is the turn
+	urgents list.List  // begin before the others
 	begins  list.List
 	looking bool // for room to allow more
 	idle    int  // looks in a row that found nobody at the CPU
@@ -51,18 +52,22 @@ func (l *Limiter) Allowed() int {
 }
 
 // begin waits until a probe may begin, and for a place. Whoever began must end.
-func (l *Limiter) begin(ctx context.Context) (*turn, error) {
+func (l *Limiter) begin(ctx context.Context, urgent bool) (*turn, error) {
 	t := &turn{limiter: l}
 	if l == nil {
 		return t, nil
 	}
+	queue := &l.begins
+	if urgent {
+		queue = &l.urgents
+	}
 	l.mu.Lock()
-	if l.open < l.allowed && l.begins.Len() == 0 {
+	if l.open < l.allowed { // then nobody waits
 		l.open++
 		l.mu.Unlock()
 	} else {
 		mine := make(chan struct{})
-		waiting := l.begins.PushBack(mine)
+		waiting := queue.PushBack(mine)
 		l.look()
 		l.mu.Unlock()
 		select {
@@ -74,7 +79,7 @@ func (l *Limiter) begin(ctx context.Context) (*turn, error) {
 			case <-mine: // granted meanwhile
 				l.leave()
 			default:
-				l.begins.Remove(waiting)
+				queue.Remove(waiting)
 			}
 			return nil, ctx.Err()
 		}
@@ -95,9 +100,11 @@ func (l *Limiter) leave() {
 }
 
 func (l *Limiter) admit() {
-	for l.open < l.allowed && l.begins.Len() > 0 {
-		l.open++
-		close(l.begins.Remove(l.begins.Front()).(chan struct{})) //nolint:forcetypeassert // nothing else is put in
+	for _, queue := range []*list.List{&l.urgents, &l.begins} {
+		for l.open < l.allowed && queue.Len() > 0 {
+			l.open++
+			close(queue.Remove(queue.Front()).(chan struct{})) //nolint:forcetypeassert // nothing else is put in
+		}
 	}
 }
 
@@ -114,7 +121,7 @@ func (l *Limiter) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.looking = false
-	if l.begins.Len() == 0 {
+	if l.urgents.Len()+l.begins.Len() == 0 {
 		return
 	}
 	idle := 0

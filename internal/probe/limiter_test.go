@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,7 +32,7 @@ func (b *begun) all() []*turn {
 func (b *begun) try(ctx context.Context, n int) {
 	for range n {
 		go func() {
-			if t, err := b.l.begin(ctx); err == nil {
+			if t, err := b.l.begin(ctx, false); err == nil {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				b.turns = append(b.turns, t)
@@ -141,13 +142,38 @@ func TestPlacesAtTheCPU(t *testing.T) {
 	})
 }
 
+// Who is urgent begins before those that have waited for longer.
+func TestUrgentOnesBeginFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(1)
+		holder, _ := l.begin(t.Context(), false)
+		var mu sync.Mutex
+		var order []string
+		for _, name := range []string{"first", "second", "urgent", "urgent too"} {
+			go func() {
+				turn, _ := l.begin(t.Context(), strings.HasPrefix(name, "urgent"))
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				turn.end()
+			}()
+			synctest.Wait()
+		}
+		holder.end()
+		synctest.Wait()
+		if !slices.Equal(order, []string{"urgent", "urgent too", "first", "second"}) {
+			t.Errorf("%v", order)
+		}
+	})
+}
+
 func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(1)
-		holder, _ := l.begin(t.Context())
+		holder, _ := l.begin(t.Context(), false)
 		ctx, cancel := context.WithCancel(t.Context())
 		var err error
-		go func() { _, err = l.begin(ctx) }()
+		go func() { _, err = l.begin(ctx, false) }()
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
@@ -155,7 +181,7 @@ func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 			t.Errorf("%v, %d are waiting", err, l.begins.Len())
 		}
 		holder.pause()
-		other, _ := l.begin(t.Context())
+		other, _ := l.begin(t.Context(), false)
 		ctx, cancel = context.WithCancel(t.Context())
 		go func() { err = holder.resume(ctx) }()
 		synctest.Wait()
@@ -189,7 +215,7 @@ func TestABoundedConnEnds(t *testing.T) {
 
 func TestWithoutALimiterNobodyWaits(t *testing.T) {
 	var l *Limiter
-	turn, err := l.begin(t.Context())
+	turn, err := l.begin(t.Context(), false)
 	turn.pause()
 	if err != nil || turn.resume(t.Context()) != nil {
 		t.Error(err)

@@ -34,6 +34,8 @@ type Prober struct {
 	AllowLocalAddresses bool
 	// Resolver for host names; nil means net.DefaultResolver.
 	Resolver *net.Resolver
+	// Urgent probes begin before others that share the Limiter.
+	Urgent bool
 	// Limiter bounds the probes under way; nil means no bound.
 	Limiter *Limiter
 }
@@ -57,7 +59,7 @@ var classical = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.Curv
 // ClientHello. An error means that ctx ended before there was an observation,
 // never that a kubelet misbehaves.
 func (p *Prober) Probe(ctx context.Context, endpoint verdict.Endpoint, timeout time.Duration) (verdict.Observation, error) {
-	t, err := p.Limiter.begin(ctx)
+	t, err := p.Limiter.begin(ctx, p.Urgent)
 	if err != nil {
 		return verdict.Observation{}, err
 	}

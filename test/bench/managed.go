@@ -18,11 +18,13 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/controlplane"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/fleet"
 )
@@ -50,7 +52,7 @@ type cluster struct {
 func (b *bench) newCluster(ctx context.Context, nodes int) (*cluster, error) {
 	c := &cluster{b: b, nodes: nodes}
 	var err error
-	if c.fleet, err = b.fleet(ctx, nodes, ""); err != nil {
+	if c.fleet, err = b.fleet(ctx, nodes+1, ""); err != nil { // one for later
 		return nil, err
 	}
 	if c.plane, err = controlplane.Start(ctx, controlplane.Options{Audit: true}); err != nil {
@@ -387,7 +389,40 @@ func (b *bench) managed(ctx context.Context, n int) (err error) {
 		return err
 	}
 	b.out.managed(n, first, steady, writes["patch nodes/*/status"], settled, peak, requests)
+	probes, err := c.newcomer(ctx)
+	if err != nil {
+		return err
+	}
+	b.out.figure(fmt.Sprintf("manager, %d nodes, probes of others before a new node has its verdict", n), "%.0f", []float64{probes})
 	return nil
+}
+
+// newcomer is a node that joins now; it gives the number of probes until its
+// condition is there.
+func (c *cluster) newcomer(ctx context.Context) (float64, error) {
+	before, err := c.fleet.handshakes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	w, err := c.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + nodeName(c.nodes)})
+	if err != nil {
+		return 0, err
+	}
+	defer w.Stop()
+	if err := c.create(ctx, c.nodes, c.nodes+1); err != nil {
+		return 0, err
+	}
+	for e := range w.ResultChan() {
+		node, ok := e.Object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		if condition := kubelet.Condition(node, v1alpha1.ConditionServingCertificateValid); condition != nil && condition.Status == corev1.ConditionTrue {
+			after, err := c.fleet.handshakes(ctx)
+			return float64(after - before), err
+		}
+	}
+	return 0, errors.New("the watch ended before the new node had a condition")
 }
 
 func listed(requests map[string]int) string {

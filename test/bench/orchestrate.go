@@ -81,6 +81,7 @@ func orchestrate(ctx context.Context, args []string) (err error) {
 		run  func(context.Context) error
 	}{
 		{"sweeps", b.sweeps},
+		{"tarpits", b.tarpits},
 		{"managers", b.managers},
 	}
 	for _, part := range parts {
@@ -203,6 +204,39 @@ func (b *bench) sweeps(ctx context.Context) error {
 	b.out.figure(name+"reading them from a file", "%.2f s", reads.figures)
 	b.out.figure(name+"writing the JSON", "%.2f s", writes.figures)
 	b.out.figure(name+"peak of its memory", "%.0f MiB", rss.figures)
+	return nil
+}
+
+// tarpits compares the time that the others take where a tenth never answers
+// with what they take alone.
+func (b *bench) tarpits(ctx context.Context) error {
+	file := filepath.Join(b.dir, "nodes.json")
+	f, err := b.fleet(ctx, b.nodes, file)
+	if err != nil {
+		return err
+	}
+	defer f.stop()
+	silent := b.nodes / 10
+	healthy := strconv.Itoa(b.nodes - silent)
+	var ratios []float64
+	for range b.rounds {
+		if err := f.get(ctx, "/set?defect=good&nodes="+strconv.Itoa(silent), nil); err != nil {
+			return err
+		}
+		alone, err := b.subject(ctx, "sweep", "-f", file, "-ca", b.ca(), "-take", healthy, "-until", healthy)
+		if err != nil {
+			return err
+		}
+		if err := f.get(ctx, "/set?defect=silent&nodes="+strconv.Itoa(silent), nil); err != nil {
+			return err
+		}
+		among, err := b.subject(ctx, "sweep", "-f", file, "-ca", b.ca(), "-until", healthy)
+		if err != nil {
+			return err
+		}
+		ratios = append(ratios, among.Sweeps[0].Seconds/alone.Sweeps[0].Seconds)
+	}
+	b.out.figure(fmt.Sprintf("audit, %d nodes, a tenth silent: time of the others, of what they take alone", b.nodes), "%.2f", ratios)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ func sweep(ctx context.Context, args []string) (any, error) {
 	concurrency := flags.Int("concurrency", 128, "")
 	sweeps := flags.Int("sweeps", 1, "")
 	profile := flags.String("profile", "", "")
+	take := flags.Int("take", 0, "only the first nodes")
+	until := flags.Int("until", 0, "end when so many have shown a certificate")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -46,6 +49,10 @@ func sweep(ctx context.Context, args []string) (any, error) {
 		return nil, err
 	}
 	result := Result{Read: time.Since(start).Seconds()}
+	if *take > 0 {
+		nodes = nodes[:*take]
+	}
+	shuffle(nodes)
 	limiter := probe.NewLimiter(*concurrency)
 	opts := audit.Options{
 		Prober:    &probe.Prober{AllowLocalAddresses: true, Limiter: limiter},
@@ -59,6 +66,10 @@ func sweep(ctx context.Context, args []string) (any, error) {
 		return nil, err
 	}
 	defer stop()
+	if *until > 0 {
+		result.Sweeps = []Cost{untilShown(ctx, nodes, opts, *until)}
+		return result, nil
+	}
 	var last *audit.Report
 	for range *sweeps {
 		result.Sweeps = append(result.Sweeps, measure(len(nodes), func() { last = audit.Run(ctx, nodes, opts) }))
@@ -72,4 +83,43 @@ func sweep(ctx context.Context, args []string) (any, error) {
 	}
 	result.Write, result.PeakRSS = time.Since(start).Seconds(), peakRSS()
 	return result, nil
+}
+
+// shuffle spreads the last ones evenly, always in the same way.
+func shuffle(nodes []*corev1.Node) {
+	const step = 7919 // a prime
+	if len(nodes)%step == 0 {
+		return
+	}
+	spread := make([]*corev1.Node, len(nodes))
+	for i := range nodes {
+		spread[i] = nodes[i*step%len(nodes)]
+	}
+	copy(nodes, spread)
+}
+
+// untilShown is a sweep until so many nodes have shown their certificate.
+func untilShown(ctx context.Context, nodes []*corev1.Node, opts audit.Options, want int) Cost {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	prober := &counting{Prober: opts.Prober, want: int64(want), done: cancel}
+	opts.Prober = prober
+	return measure(want, func() { audit.Run(ctx, nodes, opts) })
+}
+
+// counting ends a sweep.
+type counting struct {
+	audit.Prober
+	want int64
+	seen atomic.Int64
+	done func()
+}
+
+// Probe implements audit.Prober.
+func (c *counting) Probe(ctx context.Context, e verdict.Endpoint, timeout time.Duration) (verdict.Observation, error) {
+	obs, err := c.Prober.Probe(ctx, e, timeout)
+	if obs.Outcome == verdict.OutcomeCompleted && c.seen.Add(1) == c.want {
+		c.done()
+	}
+	return obs, err
 }
