@@ -34,28 +34,17 @@ type bench struct {
 	nodes   int
 	rounds  int
 	sizes   []int
+	only    string // parts, if not all
+	results string // a directory, if any
 	// environment of the manager, as its manifest sets it.
 	environment []string
 	out         *table
 }
 
 func orchestrate(ctx context.Context, args []string) (err error) {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	b := &bench{out: &table{}}
-	flags.IntVar(&b.nodes, "nodes", 5000, "the number of nodes of the sweeps")
-	flags.IntVar(&b.rounds, "rounds", 5, "how often each of them is measured")
-	sizes := flags.String("sizes", "1000,5000,15000,50000", "the numbers of nodes of the managers")
-	out := flags.String("out", "", "a directory for the table and its plots")
-	only := flags.String("only", "", "comma-separated names of the parts to run")
-	if err := flags.Parse(args); err != nil {
+	if err := b.parse(args); err != nil {
 		return err
-	}
-	for _, text := range strings.Split(*sizes, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return fmt.Errorf("-sizes=%q: must be numbers above zero", *sizes)
-		}
-		b.sizes = append(b.sizes, n)
 	}
 	if b.self, err = os.Executable(); err != nil {
 		return err
@@ -85,18 +74,51 @@ func orchestrate(ctx context.Context, args []string) (err error) {
 		{"managers", b.managers},
 	}
 	for _, part := range parts {
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
+		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), part.name) {
 			continue
 		}
 		if failed := part.run(ctx); failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", part.name, failed))
 		}
 	}
-	err = errors.Join(err, b.out.print(os.Stdout))
-	if *out == "" || err != nil { // half a table would pass for a whole one
+	err = errors.Join(err, b.out.show(os.Stdout))
+	if b.results == "" || err != nil { // half a table would pass for a whole one
 		return err
 	}
-	return b.out.write(*out, "make bench")
+	return b.out.write(b.results, "make bench")
+}
+
+func (b *bench) parse(args []string) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.IntVar(&b.nodes, "nodes", 5000, "the number of nodes of the sweeps")
+	flags.IntVar(&b.rounds, "rounds", 5, "how often each of them is measured")
+	sizes := flags.String("sizes", "1000,5000,15000,50000", "the numbers of nodes of the managers")
+	flags.StringVar(&b.results, "out", "", "a directory for the table and its plots")
+	flags.StringVar(&b.only, "only", "", "comma-separated names of the parts to run")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if b.nodes < 10 || b.rounds < 1 {
+		return fmt.Errorf("-nodes=%d -rounds=%d: at least ten nodes and one round", b.nodes, b.rounds)
+	}
+	var err error
+	if b.sizes, err = numbers(*sizes); err != nil {
+		return fmt.Errorf("-sizes=%q: %w", *sizes, err)
+	}
+	return nil
+}
+
+// numbers above zero, separated by commas.
+func numbers(list string) ([]int, error) {
+	var all []int
+	for _, text := range strings.Split(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, errors.New("must be numbers above zero")
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }
 
 // Cores: the process under test on the first, all else on the second.

@@ -95,7 +95,7 @@ func (t *table) managed(n int, first, steady Cost, writes int, settled, peak flo
 	t.growth = append(t.growth, growth{n, steady.CPU(), settled, peak})
 }
 
-func (t *table) print(w io.Writer) error {
+func (t *table) show(w io.Writer) error {
 	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{header}, t.rows...) {
 		_, _ = fmt.Fprintln(tabs, strings.Join(row, "\t"))
