@@ -298,3 +298,35 @@ func TestAMovedNodeIsNotProbedYet(t *testing.T) {
 		t.Errorf("%d nodes are queued", queue.Len())
 	}
 }
+
+type proberFunc func() verdict.Observation
+
+func (f proberFunc) Probe(context.Context, verdict.Endpoint, time.Duration) (verdict.Observation, error) {
+	return f(), nil
+}
+
+type uncounted struct{ Counters }
+
+func (uncounted) Probed(verdict.Observation, verdict.Verdict) {}
+
+// A Node that was not looked at yet is probed before those that are due again.
+func TestNewNodesAreProbedFirst(t *testing.T) {
+	d := newDesk(t)
+	var by []string
+	prober := func(name string) proberFunc {
+		return func() verdict.Observation {
+			by = append(by, name)
+			return verdict.Observation{Outcome: verdict.OutcomeTimeout}
+		}
+	}
+	r := &NodeReconciler{Prober: prober("due"), First: prober("new"), Counters: uncounted{}, Clock: clocktesting.NewFakeClock(d.now)}
+	for range 2 {
+		d.state.nextProbe = time.Time{}
+		if err := r.judge(t.Context(), &d.state, d.exp(), d.regime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Join(by, " ") != "new due" {
+		t.Error(by)
+	}
+}

@@ -74,7 +74,7 @@ func reach(ctx context.Context, port string) {
 // failOpen is how often the API server went on without the webhook.
 func failOpen(ctx context.Context) float64 {
 	GinkgoHelper()
-	n, err := cp.Metric(ctx, "apiserver_admission_webhook_fail_open_count", `name="kubelet-serving.kubeletcert.dev"`)
+	_, n, err := cp.WebhookCounts(ctx, "kubelet-serving.kubeletcert.dev")
 	Expect(err).NotTo(HaveOccurred())
 	return n
 }
@@ -82,7 +82,7 @@ func failOpen(ctx context.Context) float64 {
 // calls are those of the API server to the webhook.
 func calls(ctx context.Context) float64 {
 	GinkgoHelper()
-	n, err := cp.Metric(ctx, "apiserver_admission_webhook_request_total", `name="kubelet-serving.kubeletcert.dev"`)
+	n, _, err := cp.WebhookCounts(ctx, "kubelet-serving.kubeletcert.dev")
 	Expect(err).NotTo(HaveOccurred())
 	return n
 }

@@ -16,9 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// reservedFor is how long the API server's addresses hold before they are read
-// again. They change with the cluster's control plane.
-const reservedFor = time.Minute
+const (
+	// reservedFor is how long the API server's addresses hold before they are
+	// read again. They change with the cluster's control plane.
+	reservedFor = time.Minute
+	// reservedRetry is how long it takes after they could not be read: not each
+	// review is to wait, and none is to do without for long.
+	reservedRetry = 5 * time.Second
+)
 
 // APIServerAddresses knows the addresses of the Service "kubernetes". It reads
 // them when they are asked for, at most once a minute.
@@ -39,7 +44,7 @@ func (a *APIServerAddresses) Reserved(ctx context.Context) Reserved {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if now := a.Clock.Now(); now.After(a.until) {
-		a.until = now.Add(reservedFor) // also where it fails: each review would wait
+		a.until = now.Add(reservedFor)
 		services, err := a.services(ctx)
 		if err == nil {
 			a.known.Services = services
@@ -50,6 +55,7 @@ func (a *APIServerAddresses) Reserved(ctx context.Context) Reserved {
 		}
 		for _, err := range []error{err, endpointsErr} {
 			if err != nil {
+				a.until = now.Add(reservedRetry)
 				log.FromContext(ctx).Error(err, "the API server's own addresses cannot be read")
 			}
 		}

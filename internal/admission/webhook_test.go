@@ -417,4 +417,10 @@ func TestAPIServerAddresses(t *testing.T) {
 	d.clock.Step(time.Minute + time.Second)
 	expect("[10.96.0.1 fd00::1]", "[10.0.0.1 10.0.0.2]", 6)
 	expect("[10.96.0.1 fd00::1]", "[10.0.0.1 10.0.0.2]", 6)
+	d.unreadable = nil
+	d.live["EndpointSlice kubernetes"] = &discoveryv1.EndpointSlice{}
+	d.clock.Step(6 * time.Second) // it is tried again soon
+	expect("[10.96.0.1 fd00::1]", "[]", 8)
+	d.clock.Step(6 * time.Second)
+	expect("[10.96.0.1 fd00::1]", "[]", 8)
 }

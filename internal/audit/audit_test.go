@@ -387,3 +387,28 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// What one sweep has verified the next one need not verify again: here the
+// signature is broken in between, which only a look at it would show.
+func TestPathsSpareTheNextSweep(t *testing.T) {
+	id := certs.Identity{NodeName: "a", IP: netip.MustParseAddr("10.0.0.1")}
+	leaf := *world.CA.Issue(certs.Template(id)).Leaf()
+	nodes := []*corev1.Node{fleet.Node(id.NodeName, id.IP, 10250)}
+	sweep := func(paths *audit.Paths) string {
+		opts := options(proberFunc(func(context.Context, verdict.Endpoint) (verdict.Observation, error) {
+			shown := leaf
+			return verdict.Observation{Outcome: verdict.OutcomeCompleted, KeyProven: true, Chain: []*x509.Certificate{&shown}}, nil
+		}))
+		opts.Policy.Bundle.SHA256, opts.Paths = "of the world's CA", paths
+		return string(audit.Run(t.Context(), nodes, opts).Nodes[0].Reason)
+	}
+	paths := &audit.Paths{}
+	if got := sweep(paths); got != "Verified" {
+		t.Fatal(got)
+	}
+	leaf.Signature = slices.Clone(leaf.Signature)
+	leaf.Signature[8] ^= 1
+	if known, alone := sweep(paths), sweep(nil); known != "Verified" || alone == "Verified" {
+		t.Errorf("%s with the path, %s without", known, alone)
+	}
+}

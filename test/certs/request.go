@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"net"
@@ -27,6 +28,18 @@ func Request(nodeName string, hosts ...string) []byte {
 		template.DNSNames = append(template.DNSNames, host)
 	}
 	return RequestOf(template)
+}
+
+// RequestManifest is a CertificateSigningRequest with that, for kubectl.
+func RequestManifest(name, nodeName string, hosts ...string) string {
+	return fmt.Sprintf(`apiVersion: certificates.k8s.io/v1
+kind: CertificateSigningRequest
+metadata: {name: %s}
+spec:
+  signerName: kubernetes.io/kubelet-serving
+  usages: [digital signature, server auth]
+  request: %s
+`, name, base64.StdEncoding.EncodeToString(Request(nodeName, hosts...)))
 }
 
 // RequestOf signs any template with a fresh key. One that cannot be signed is a

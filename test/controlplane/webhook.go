@@ -124,9 +124,19 @@ func (c *ControlPlane) WebhookReady(ctx context.Context, configuration string) e
 	}
 }
 
-// Metric is the sum of those series of one of the API server's metrics that hold
+// WebhookCounts are how often the API server has called a webhook, by its name
+// in the configuration, and how often it went on without an answer.
+func (c *ControlPlane) WebhookCounts(ctx context.Context, webhook string) (calls, failedOpen float64, err error) {
+	name := fmt.Sprintf("name=%q", webhook)
+	if calls, err = c.metric(ctx, "apiserver_admission_webhook_request_total", name); err == nil {
+		failedOpen, err = c.metric(ctx, "apiserver_admission_webhook_fail_open_count", name)
+	}
+	return calls, failedOpen, err
+}
+
+// metric is the sum of those series of one of the API server's metrics that hold
 // each of the labels, such as `name="x"`; zero where there is none.
-func (c *ControlPlane) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
+func (c *ControlPlane) metric(ctx context.Context, name string, labels ...string) (float64, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
 		return 0, err

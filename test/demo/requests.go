@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,15 +21,6 @@ const (
 	webhookSecret = "kubelet-cert-auditor-webhook"
 )
 
-const requestManifest = `apiVersion: certificates.k8s.io/v1
-kind: CertificateSigningRequest
-metadata: {name: %s}
-spec:
-  signerName: kubernetes.io/kubelet-serving
-  usages: [digital signature, server auth]
-  request: %s
-`
-
 // reachWebhook waits until the API server calls the webhook. It is reached by
 // URL, for want of a Service network.
 func (d *demo) reachWebhook(ctx context.Context) error {
@@ -43,7 +32,7 @@ func (d *demo) reachWebhook(ctx context.Context) error {
 		return err
 	}
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		if _, err := d.plane.Kubectl(ctx, request("first", "first", "first"), "create", "--dry-run=server", "-f", "-"); err != nil {
+		if _, err := d.plane.Kubectl(ctx, strings.NewReader(certs.RequestManifest("first", "first", "first")), "create", "--dry-run=server", "-f", "-"); err != nil {
 			return false, err
 		}
 		metrics, err := d.metrics(ctx)
@@ -53,11 +42,6 @@ func (d *demo) reachWebhook(ctx context.Context) error {
 		d.failOpen, err = d.failedOpen(ctx)
 	}
 	return err
-}
-
-func request(name, nodeName string, hosts ...string) io.Reader {
-	pem := base64.StdEncoding.EncodeToString(certs.Request(nodeName, hosts...))
-	return strings.NewReader(fmt.Sprintf(requestManifest, name, pem))
 }
 
 // showRequests makes two requests with a node's real credentials for the address
@@ -72,7 +56,7 @@ func (d *demo) showRequests(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, d.kubectl, "--kubeconfig", kubeconfig, "create", "-f", "-")
 		cmd.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(d.dir, "cache"), "KUBERC=off")
 		var out bytes.Buffer
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = request(name, node.Node.Name, victim.IP.String()), &out, &out
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(certs.RequestManifest(name, node.Node.Name, victim.IP.String())), &out, &out
 		err := cmd.Run()
 		return out.String(), err
 	}
@@ -101,7 +85,8 @@ func (d *demo) showRequests(ctx context.Context) error {
 }
 
 func (d *demo) failedOpen(ctx context.Context) (float64, error) {
-	return d.plane.Metric(ctx, "apiserver_admission_webhook_fail_open_count", `name="kubelet-serving.kubeletcert.dev"`)
+	_, n, err := d.plane.WebhookCounts(ctx, "kubelet-serving.kubeletcert.dev")
+	return n, err
 }
 
 // checkRequests: the webhook has answered each time.

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,7 +46,7 @@ var _ = Describe("The admission webhook", Ordered, func() {
 
 	It("denies a node another one's address, and only warns in Warn, at once", func(ctx SpecContext) {
 		ask := func(name string) (string, error) {
-			return kubectl(ctx, "system:node:node-a", csr(name, "node-a", b.ip), "create", "-f", "-")
+			return kubectl(ctx, "system:node:node-a", certs.RequestManifest(name, "node-a", b.ip), "create", "-f", "-")
 		}
 		denied, warned := reviews("decision=denied reason=ForeignAddress"), reviews("decision=warned reason=ForeignAddress")
 		out, err := ask("denied")
@@ -70,10 +69,10 @@ var _ = Describe("The admission webhook", Ordered, func() {
 	It("warns software that is no node in Enforce too", func(ctx SpecContext) {
 		setMode(ctx, "Enforce")
 		Eventually(ctx, func() string {
-			out, err := kubectl(ctx, "system:node:node-a", csr("any", "node-a", b.ip), "create", "--dry-run=server", "-f", "-")
+			out, err := kubectl(ctx, "system:node:node-a", certs.RequestManifest("any", "node-a", b.ip), "create", "--dry-run=server", "-f", "-")
 			return fmt.Sprint(out, err)
 		}).Should(ContainSubstring("Forbidden"), "the manager has heard of the mode")
-		out, err := kubectl(ctx, "admin", csr("minio", "*.minio-hl.tenant.svc.cluster.local", "minio.tenant.svc"), "create", "-f", "-")
+		out, err := kubectl(ctx, "admin", certs.RequestManifest("minio", "*.minio-hl.tenant.svc.cluster.local", "minio.tenant.svc"), "create", "-f", "-")
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(out).To(And(ContainSubstring("Warning: kubelet-cert-auditor: RequesterNotNode"), ContainSubstring("minio created")))
 		Expect(failOpen(ctx)).To(Equal(failedOpen))
@@ -84,7 +83,7 @@ var _ = Describe("The admission webhook", Ordered, func() {
 		for name, signer := range map[string]string{
 			"client": certificatesv1.KubeAPIServerClientKubeletSignerName, "other": "example.com/other", "users": certificatesv1.KubeAPIServerClientSignerName,
 		} {
-			manifest := strings.Replace(csr(name, "node-b", b.ip), certificatesv1.KubeletServingSignerName, signer, 1)
+			manifest := strings.Replace(certs.RequestManifest(name, "node-b", b.ip), certificatesv1.KubeletServingSignerName, signer, 1)
 			out, err := kubectl(ctx, "admin", strings.Replace(manifest, "server auth", "client auth", 1), "create", "-f", "-")
 			Expect(err).NotTo(HaveOccurred(), out)
 		}
@@ -102,7 +101,7 @@ var _ = Describe("The admission webhook", Ordered, func() {
 	It("that is away keeps no request waiting, and it is reviewed when it is back", func(ctx SpecContext) {
 		stopManager()
 		asked := time.Now()
-		out, err := kubectl(ctx, "system:node:node-b", csr("unreviewed", "node-b", a.ip), "create", "-f", "-")
+		out, err := kubectl(ctx, "system:node:node-b", certs.RequestManifest("unreviewed", "node-b", a.ip), "create", "-f", "-")
 		Expect(err).NotTo(HaveOccurred(), out)
 		Expect(time.Since(asked)).To(BeNumerically("<", 10*time.Second), "kube-apiserver waits for three seconds")
 		Expect(failOpen(ctx)).To(BeNumerically(">", failedOpen), "kubelets may have asked too")
@@ -113,18 +112,6 @@ var _ = Describe("The admission webhook", Ordered, func() {
 		Eventually(func() float64 { return reviews("decision=found reason=ForeignAddress") }).Should(BeNumerically(">", 0))
 	}, limit)
 })
-
-// csr is the manifest of a node's request.
-func csr(name, nodeName string, hosts ...string) string {
-	return fmt.Sprintf(`apiVersion: certificates.k8s.io/v1
-kind: CertificateSigningRequest
-metadata: {name: %s}
-spec:
-  signerName: %s
-  usages: [digital signature, server auth]
-  request: %s
-`, name, certificatesv1.KubeletServingSignerName, base64.StdEncoding.EncodeToString(certs.Request(nodeName, hosts...)))
-}
 
 func setMode(ctx context.Context, mode string) {
 	GinkgoHelper()
@@ -152,7 +139,7 @@ func kubectl(ctx context.Context, user, stdin string, args ...string) (string, e
 // failOpen is how often kube-apiserver went on without the webhook.
 func failOpen(ctx context.Context) float64 {
 	GinkgoHelper()
-	n, err := cp.Metric(ctx, "apiserver_admission_webhook_fail_open_count", `name="kubelet-serving.kubeletcert.dev"`)
+	_, n, err := cp.WebhookCounts(ctx, "kubelet-serving.kubeletcert.dev")
 	Expect(err).NotTo(HaveOccurred())
 	return n
 }
@@ -160,7 +147,7 @@ func failOpen(ctx context.Context) float64 {
 // calls are those of kube-apiserver to the webhook.
 func calls(ctx context.Context) float64 {
 	GinkgoHelper()
-	n, err := cp.Metric(ctx, "apiserver_admission_webhook_request_total", `name="kubelet-serving.kubeletcert.dev"`)
+	n, _, err := cp.WebhookCounts(ctx, "kubelet-serving.kubeletcert.dev")
 	Expect(err).NotTo(HaveOccurred())
 	return n
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/admission"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/certs"
 )
 
 const (
@@ -87,7 +88,7 @@ func startManager(ctx context.Context) {
 	}
 	Expect(cp.WebhookReady(ctx, webhookName)).To(Succeed())
 	Eventually(ctx, func() float64 {
-		_, err := kubectl(ctx, "admin", csr("first", "first"), "create", "--dry-run=server", "-f", "-")
+		_, err := kubectl(ctx, "admin", certs.RequestManifest("first", "first"), "create", "--dry-run=server", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
 		return reviews("")
 	}).Should(BeNumerically(">", 0))
