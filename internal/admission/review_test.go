@@ -359,14 +359,13 @@ func TestSameToIndex(t *testing.T) {
 	heir := node("a", nil, "10.0.0.1")
 	heir.UID = "another"
 	for name, c := range map[string]struct {
-		after any
+		after *corev1.Node
 		same  bool
 	}{
 		"a heartbeat":              {beat, true},
 		"moved":                    {node("a", nil, "10.0.0.2"), false},
 		"of the control plane now": {node("a", map[string]string{"node-role.kubernetes.io/control-plane": ""}, "10.0.0.1"), false},
 		"another one of its name":  {heir, false},
-		"no Node":                  {"", false},
 	} {
 		if got := admission.SameToIndex(was, c.after); got != c.same {
 			t.Errorf("%s: %t", name, got)

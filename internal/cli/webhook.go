@@ -26,6 +26,7 @@ import (
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/admission"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/metrics"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/record"
 )
@@ -73,23 +74,23 @@ func newReviewer(mgr ctrl.Manager, allowLocal bool) (*admission.Reviewer, error)
 	if err != nil {
 		return nil, err
 	}
-	set := func(object any) {
-		if node, ok := object.(*corev1.Node); ok {
-			index.Set(node)
-		}
-	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: set,
+		AddFunc: func(object any) {
+			if node := kubelet.Unpacked(object); node != nil {
+				index.Set(node)
+			}
+		},
 		UpdateFunc: func(before, after any) {
-			if !admission.SameToIndex(before, after) { // most updates are heartbeats
-				set(after)
+			was, is := kubelet.Unpacked(before), kubelet.Unpacked(after)
+			if was != nil && is != nil && !admission.SameToIndex(was, is) { // most updates are heartbeats
+				index.Set(is)
 			}
 		},
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
-			if node, ok := object.(*corev1.Node); ok {
+			if node := kubelet.Unpacked(object); node != nil {
 				index.Delete(node.Name)
 			}
 		},

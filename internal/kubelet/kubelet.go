@@ -7,12 +7,12 @@
 package kubelet
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
-	"unique"
 
 	"golang.org/x/net/idna"
 	corev1 "k8s.io/api/core/v1"
@@ -116,7 +116,7 @@ func IdentityOf(node *corev1.Node) verdict.Identity {
 		id = strconv.AppendQuote(id, string(address.Type))
 		id = strconv.AppendQuote(id, address.Address)
 	}
-	return verdict.Identity(id)
+	return sha256.Sum256(id)
 }
 
 // ExpectationOf is what the kubelet of a Node should show.
@@ -153,7 +153,7 @@ func Stripped(node *corev1.Node) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
 			CreationTimestamp: node.CreationTimestamp, DeletionTimestamp: node.DeletionTimestamp,
-			Labels: interned(node.Labels),
+			Labels: node.Labels,
 		},
 		Status: corev1.NodeStatus{Addresses: node.Status.Addresses, DaemonEndpoints: node.Status.DaemonEndpoints},
 	}
@@ -167,16 +167,4 @@ func Stripped(node *corev1.Node) *corev1.Node {
 		}
 	}
 	return s
-}
-
-// interned shares the texts of labels, most of which many Nodes have alike.
-func interned(labels map[string]string) map[string]string {
-	if labels == nil {
-		return nil
-	}
-	shared := make(map[string]string, len(labels))
-	for key, value := range labels {
-		shared[unique.Make(key).Value()] = unique.Make(value).Value()
-	}
-	return shared
 }
