@@ -1,9 +1,9 @@
 package controllers
 
 import (
-	"bytes"
 	"crypto/x509"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,15 +16,16 @@ import (
 // nodeState is what the process remembers of one Node. Only the reconcile of
 // that Node, of which there is one at a time, touches it.
 type nodeState struct {
+	slot     *slot
 	uid      types.UID
 	endpoint verdict.Endpoint
 	epoch    int64
 	notReady bool
 
-	// latest observation, and the latest one that was evidence.
-	latest, evidence seen
+	// latest observation, and the latest one that was evidence: mostly the same.
+	latest, evidence *seen
 	// path that was verified last.
-	path      verdict.Path
+	path      *verdict.Path
 	looked    time.Time
 	nextProbe time.Time
 	settled   verdict.Settled
@@ -38,35 +39,35 @@ type nodeState struct {
 // fifth of the memory in DER.
 type seen struct {
 	verdict.Observation
-	der [][]byte
+	der []byte // of all certificates, one after the other
 }
 
-func (s seen) compact() seen {
-	for _, c := range s.Chain {
-		s.der = append(s.der, bytes.Clone(c.Raw)) // not what it is a part of
+func (s *seen) compact() {
+	if s == nil {
+		return
 	}
-	s.Chain = nil
-	return s
+	for _, c := range s.Chain {
+		s.der = append(s.der, c.Raw...)
+	}
+	s.der, s.Chain = slices.Clip(s.der), nil
 }
 
-func (s seen) full() verdict.Observation {
+// full is the observation as it was made; the zero one where there is none.
+func (s *seen) full() verdict.Observation {
+	if s == nil {
+		return verdict.Observation{}
+	}
 	obs := s.Observation
-	for _, der := range s.der {
-		if c, err := x509.ParseCertificate(der); err == nil { // as it did before
-			obs.Chain = append(obs.Chain, c)
-		}
+	if chain, err := x509.ParseCertificates(s.der); err == nil && len(s.der) > 0 { // as it did before
+		obs.Chain = chain
 	}
 	return obs
 }
 
 // compact drops what the next look can find again.
 func (s *nodeState) compact() {
-	same := len(s.latest.Chain) > 0 && len(s.evidence.Chain) > 0 && s.latest.Chain[0] == s.evidence.Chain[0]
-	s.latest = s.latest.compact()
-	if same {
-		s.evidence = s.latest
-	}
-	s.evidence = s.evidence.compact()
+	s.latest.compact()
+	s.evidence.compact()
 	v := s.settled.Verdict
 	s.settled.Verdict = verdict.Verdict{Status: v.Status, Reason: v.Reason, NextLook: v.NextLook}
 }
@@ -83,7 +84,7 @@ type counted struct {
 // only the verdict, since what was seen can be judged again.
 func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime, now time.Time) {
 	if s.uid != node.UID || s.endpoint != exp.Endpoint {
-		*s = nodeState{uid: node.UID, endpoint: exp.Endpoint}
+		*s = nodeState{slot: s.slot, uid: node.UID, endpoint: exp.Endpoint}
 	}
 	if s.notReady && !exp.NotReady && !s.settled.Verdict.Evidence() {
 		s.nextProbe = now // a kubelet that has just come up is worth a look
@@ -95,9 +96,9 @@ func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime,
 	s.epoch = r.epoch
 	s.settled = verdict.Settled{}
 	if r.policy.Bundle.Empty() {
-		s.latest, s.evidence = seen{}, seen{}
+		s.latest, s.evidence = nil, nil
 	}
-	if s.latest.Outcome != verdict.OutcomeNone {
+	if s.latest != nil && s.latest.Outcome != verdict.OutcomeNone {
 		s.settled = s.settled.Next(s.judge(exp, s.latest.full(), r, now), r.threshold)
 		s.evidence = s.latest
 		s.nextProbe = nextSlot(s.uid, r.interval, now)
@@ -111,7 +112,7 @@ func (s *nodeState) judge(exp verdict.Expectation, obs verdict.Observation, r *r
 	policy := r.policy
 	policy.Known = s.path
 	v := verdict.Judge(exp, obs, policy, now)
-	if v.Path != (verdict.Path{}) {
+	if v.Path != nil {
 		s.path = v.Path
 	}
 	return v
@@ -120,7 +121,7 @@ func (s *nodeState) judge(exp verdict.Expectation, obs verdict.Observation, r *r
 // observe takes the result of a fresh probe.
 func (s *nodeState) observe(obs verdict.Observation, exp verdict.Expectation, r *regime, now, retry time.Time) verdict.Verdict {
 	v := s.judge(exp, obs, r, now)
-	s.latest, s.looked = seen{Observation: obs}, now
+	s.latest, s.looked = &seen{Observation: obs}, now
 	if v.Evidence() {
 		s.evidence = s.latest
 	}

@@ -117,17 +117,17 @@ func look(ctx context.Context, node *corev1.Node, opts Options) Looked {
 // it is safe for concurrent use.
 type Paths struct{ byNode sync.Map }
 
-func (p *Paths) of(node string) verdict.Path {
+func (p *Paths) of(node string) *verdict.Path {
 	if p == nil {
-		return verdict.Path{}
+		return nil
 	}
 	known, _ := p.byNode.Load(node)
-	path, _ := known.(verdict.Path)
+	path, _ := known.(*verdict.Path)
 	return path
 }
 
-func (p *Paths) keep(node string, path verdict.Path) {
-	if p != nil && path != (verdict.Path{}) {
+func (p *Paths) keep(node string, path *verdict.Path) {
+	if p != nil && path != nil {
 		p.byNode.Store(node, path)
 	}
 }

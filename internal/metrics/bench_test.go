@@ -13,7 +13,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/metrics"
-	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
 // BenchmarkScrape: what a scrape costs with many nodes, of which one in a
@@ -28,8 +27,8 @@ func BenchmarkScrape(b *testing.B) {
 				if i%100 == 0 {
 					v = breaks
 				}
-				m.Track(name, verdict.Identity(name), now)
-				m.Put(name, verdict.Identity(name), 1, v, now)
+				m.Track(name, identityOf(name), now)
+				m.Put(name, identityOf(name), 1, v, now)
 			}
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(m)

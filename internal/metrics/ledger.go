@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +49,13 @@ func (l *Ledger) Track(name string, id verdict.Identity, created time.Time) bool
 	}
 	l.nodes[name] = &entry{identity: id, created: created}
 	return true
+}
+
+// Names of all Nodes, in no order.
+func (l *Ledger) Names() []string {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return slices.AppendSeq(make([]string, 0, len(l.nodes)), maps.Keys(l.nodes))
 }
 
 // Forget drops a Node.

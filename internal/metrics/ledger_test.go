@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
@@ -25,7 +26,7 @@ var (
 	silent = verdict.Verdict{Reason: v1alpha1.ReasonProbeTimeout}
 )
 
-// newMetrics has begun epoch 1 and knows the nodes, each by the identity "u-<name>".
+// newMetrics has begun epoch 1 and knows the nodes, each by the identity of its name.
 func newMetrics(maxFailing int, nodes ...string) *metrics.Metrics {
 	m := metrics.New(clocktesting.NewFakePassiveClock(now), maxFailing)
 	m.Begin(1, time.Minute)
@@ -35,7 +36,7 @@ func newMetrics(maxFailing int, nodes ...string) *metrics.Metrics {
 	return m
 }
 
-func identityOf(name string) verdict.Identity { return verdict.Identity("u-" + name) }
+func identityOf(name string) verdict.Identity { return sha256.Sum256([]byte(name)) }
 
 func TestLedger(t *testing.T) {
 	const notProbed = v1alpha1.ReasonNotProbedYet
@@ -53,60 +54,69 @@ func TestLedger(t *testing.T) {
 			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
 		},
 		"a verdict counts": {
-			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.Put("b", "u-b", 1, breaks, now) },
+			do: func(m *metrics.Metrics) {
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, breaks, now)
+			},
 			want: verdict.Tally{Verified: 1, BreaksWhenEnabled: 1}, failing: []v1alpha1.FailingNode{fails("b", breaks.Reason)},
 		},
 		"the last verdict counts": {
 			do: func(m *metrics.Metrics) {
-				m.Put("a", "u-a", 1, rejected, now)
-				m.Put("a", "u-a", 1, verified, now)
-				m.Put("b", "u-b", 1, verified, now)
+				m.Put("a", identityOf("a"), 1, rejected, now)
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, verified, now)
 			},
 			want: verdict.Tally{Verified: 2},
 		},
 		"no evidence is not the same as not probed": {
-			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.Put("b", "u-b", 1, silent, now) },
+			do: func(m *metrics.Metrics) {
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, silent, now)
+			},
 			want: verdict.Tally{Verified: 1, Unknown: 1}, failing: []v1alpha1.FailingNode{fails("b", silent.Reason)},
 		},
 		"another identity is another node": {
 			do: func(m *metrics.Metrics) {
-				m.Put("a", "u-a", 1, verified, now)
-				m.Put("b", "u-b", 1, verified, now)
-				m.Track("a", "u-new", now)
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, verified, now)
+				m.Track("a", identityOf("new"), now)
 			},
 			want: verdict.Tally{Verified: 1, Unknown: 1}, notProbedYet: 1, failing: []v1alpha1.FailingNode{fails("a", notProbed)},
 		},
 		"the verdict of a predecessor is dropped": {
 			do: func(m *metrics.Metrics) {
-				m.Put("a", "u-old", 1, verified, now)
-				m.Put("b", "u-b", 1, verified, now)
+				m.Put("a", identityOf("old"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, verified, now)
 			},
 			want: verdict.Tally{Verified: 1, Unknown: 1}, notProbedYet: 1, failing: []v1alpha1.FailingNode{fails("a", notProbed)},
 		},
 		"to be seen again changes nothing": {
 			do: func(m *metrics.Metrics) {
-				m.Put("a", "u-a", 1, verified, now)
-				m.Put("b", "u-b", 1, verified, now)
-				m.Track("a", "u-a", now)
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, verified, now)
+				m.Track("a", identityOf("a"), now)
 			},
 			want: verdict.Tally{Verified: 2},
 		},
 		"a node that is gone does not count, nor does its late verdict": {
 			do: func(m *metrics.Metrics) {
-				m.Put("b", "u-b", 1, verified, now)
+				m.Put("b", identityOf("b"), 1, verified, now)
 				m.Forget("a")
-				m.Put("a", "u-a", 1, rejected, now)
+				m.Put("a", identityOf("a"), 1, rejected, now)
 			},
 			want: verdict.Tally{Verified: 1},
 		},
 		"an unknown node's verdict is dropped": {
-			do:   func(m *metrics.Metrics) { m.Put("c", "u-c", 1, verified, now); m.Exclude("d", "u-d", 1) },
+			do: func(m *metrics.Metrics) {
+				m.Put("c", identityOf("c"), 1, verified, now)
+				m.Exclude("d", identityOf("d"), 1)
+			},
 			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
 		},
 		"a new epoch forgets every verdict": {
 			do: func(m *metrics.Metrics) {
-				m.Put("a", "u-a", 1, verified, now)
-				m.Put("b", "u-b", 1, rejected, now)
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, rejected, now)
 				m.Begin(2, time.Minute)
 			},
 			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
@@ -114,45 +124,48 @@ func TestLedger(t *testing.T) {
 		"a late verdict of an older epoch does not replace the present one": {
 			do: func(m *metrics.Metrics) {
 				m.Begin(2, time.Minute)
-				m.Put("a", "u-a", 2, rejected, now)
-				m.Put("a", "u-a", 1, verified, now)
-				m.Put("b", "u-b", 1, verified, now)
+				m.Put("a", identityOf("a"), 2, rejected, now)
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, verified, now)
 			},
 			want: verdict.Tally{RejectedToday: 1, Unknown: 1}, notProbedYet: 1,
 			failing: []v1alpha1.FailingNode{fails("a", rejected.Reason), fails("b", notProbed)},
 		},
 		"excluded nodes are in no other count": {
-			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.Exclude("b", "u-b", 1) },
+			do: func(m *metrics.Metrics) {
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Exclude("b", identityOf("b"), 1)
+			},
 			want: verdict.Tally{Verified: 1, Excluded: 1},
 		},
 		"an exclusion of an older epoch does not hold": {
 			do: func(m *metrics.Metrics) {
-				m.Exclude("b", "u-b", 1)
+				m.Exclude("b", identityOf("b"), 1)
 				m.Begin(2, time.Minute)
-				m.Put("a", "u-a", 2, verified, now)
+				m.Put("a", identityOf("a"), 2, verified, now)
 			},
 			want: verdict.Tally{Verified: 1, Unknown: 1}, notProbedYet: 1, failing: []v1alpha1.FailingNode{fails("b", notProbed)},
 		},
 		"an excluded node may be included again": {
 			do: func(m *metrics.Metrics) {
-				m.Exclude("a", "u-a", 1)
-				m.Put("a", "u-a", 1, verified, now)
-				m.Put("b", "u-b", 1, verified, now)
+				m.Exclude("a", identityOf("a"), 1)
+				m.Put("a", identityOf("a"), 1, verified, now)
+				m.Put("b", identityOf("b"), 1, verified, now)
 			},
 			want: verdict.Tally{Verified: 2},
 		},
 		"worst first: rejected, breaking, without evidence": {
 			do: func(m *metrics.Metrics) {
-				m.Put("a", "u-a", 1, silent, now)
-				m.Put("b", "u-b", 1, breaks, now)
-				m.Track("c", "u-c", now)
-				m.Put("c", "u-c", 1, rejected, now)
+				m.Put("a", identityOf("a"), 1, silent, now)
+				m.Put("b", identityOf("b"), 1, breaks, now)
+				m.Track("c", identityOf("c"), now)
+				m.Put("c", identityOf("c"), 1, rejected, now)
 			},
 			want:    verdict.Tally{BreaksWhenEnabled: 1, RejectedToday: 1, Unknown: 1},
 			failing: []v1alpha1.FailingNode{fails("c", rejected.Reason), fails("b", breaks.Reason), fails("a", silent.Reason)},
 		},
 		"once ended, nothing is known": {
-			do:   func(m *metrics.Metrics) { m.Put("a", "u-a", 1, verified, now); m.End() },
+			do:   func(m *metrics.Metrics) { m.Put("a", identityOf("a"), 1, verified, now); m.End() },
 			want: verdict.Tally{Unknown: 2}, notProbedYet: 2, failing: []v1alpha1.FailingNode{fails("a", notProbed), fails("b", notProbed)},
 		},
 	} {
@@ -173,7 +186,7 @@ func TestLedger(t *testing.T) {
 func TestTheZeroLedgerKnowsNoNode(t *testing.T) {
 	var l metrics.Ledger
 	l.Forget("a")
-	l.Put("a", "u-a", 1, verified, now)
+	l.Put("a", identityOf("a"), 1, verified, now)
 	if got := l.Summarize(now); got.Total() != 0 || got.Readiness() == verdict.Ready {
 		t.Errorf("%+v", got)
 	}
@@ -181,12 +194,12 @@ func TestTheZeroLedgerKnowsNoNode(t *testing.T) {
 
 func TestOldestLook(t *testing.T) {
 	m := newMetrics(100, "a", "b", "c")
-	m.Put("a", "u-a", 1, verified, now.Add(-time.Minute))
-	m.Put("b", "u-b", 1, silent, now.Add(-time.Hour))
+	m.Put("a", identityOf("a"), 1, verified, now.Add(-time.Minute))
+	m.Put("b", identityOf("b"), 1, silent, now.Add(-time.Hour))
 	if got := m.Summarize(now); !got.OldestLook.IsZero() {
 		t.Errorf("%s, while there is a node that was not looked at", got.OldestLook)
 	}
-	m.Exclude("c", "u-c", 1)
+	m.Exclude("c", identityOf("c"), 1)
 	if got := m.Summarize(now); !got.OldestLook.Equal(now.Add(-time.Hour)) {
 		t.Errorf("%s, want an hour ago", got.OldestLook)
 	}
@@ -194,8 +207,8 @@ func TestOldestLook(t *testing.T) {
 
 func TestOverdue(t *testing.T) {
 	m := newMetrics(100, "a", "b")
-	m.Put("a", "u-a", 1, verified, now)
-	m.Put("b", "u-b", 1, verified, now)
+	m.Put("a", identityOf("a"), 1, verified, now)
+	m.Put("b", identityOf("b"), 1, verified, now)
 	for after, want := range map[time.Duration]verdict.Readiness{
 		3 * time.Minute:                 verdict.Ready,
 		3*time.Minute + time.Nanosecond: verdict.ReadinessUnknown,
@@ -204,7 +217,7 @@ func TestOverdue(t *testing.T) {
 			t.Errorf("%s after the look: %s, want %s", after, got.Readiness(), want)
 		}
 	}
-	m.Put("a", "u-a", 1, breaks, now)
+	m.Put("a", identityOf("a"), 1, breaks, now)
 	if got := m.Summarize(now.Add(time.Hour)).Readiness(); got != verdict.NotReady {
 		t.Errorf("%s, but an old no is still no", got)
 	}
@@ -212,7 +225,7 @@ func TestOverdue(t *testing.T) {
 
 func TestNewestNode(t *testing.T) {
 	m := newMetrics(100, "a")
-	m.Track("b", "u-b", now)
+	m.Track("b", identityOf("b"), now)
 	if got := m.Summarize(now); !got.NewestNode.Equal(now) {
 		t.Errorf("%s, want %s", got.NewestNode, now)
 	}

@@ -61,11 +61,11 @@ func small() *metrics.Metrics {
 	soon, later := verified, breaks
 	soon.Leaf = &x509.Certificate{NotAfter: now.Add(time.Hour)}
 	later.Leaf = &x509.Certificate{NotAfter: now.Add(2 * time.Hour)}
-	m.Put("good", "u-good", 1, soon, now.Add(-time.Minute))
-	m.Put("bare", "u-bare", 1, later, now.Add(-90*time.Second))
-	m.Put("foreign", "u-foreign", 1, rejected, now)
-	m.Put("mute", "u-mute", 1, silent, now)
-	m.Exclude("left-out", "u-left-out", 1)
+	m.Put("good", identityOf("good"), 1, soon, now.Add(-time.Minute))
+	m.Put("bare", identityOf("bare"), 1, later, now.Add(-90*time.Second))
+	m.Put("foreign", identityOf("foreign"), 1, rejected, now)
+	m.Put("mute", identityOf("mute"), 1, silent, now)
+	m.Exclude("left-out", identityOf("left-out"), 1)
 	m.BundleChanged(3, nil)
 	m.BundleChanged(3, errors.New("unreadable"))
 	m.Probed(verdict.Observation{Outcome: verdict.OutcomeCompleted, Duration: 20 * time.Millisecond}, breaks)
@@ -143,18 +143,18 @@ func TestReadyToEnforce(t *testing.T) {
 		"one not probed yet":   {func(m *metrics.Metrics) { all(m, verified, "a") }, []string{"0"}},
 		"one without evidence": {func(m *metrics.Metrics) { all(m, verified, "a"); all(m, silent, "b") }, []string{"0"}},
 		"one breaks":           {func(m *metrics.Metrics) { all(m, verified, "a"); all(m, breaks, "b") }, []string{"0"}},
-		"one excluded":         {func(m *metrics.Metrics) { all(m, verified, "a"); m.Exclude("b", "u-b", 1) }, []string{"0"}},
+		"one excluded":         {func(m *metrics.Metrics) { all(m, verified, "a"); m.Exclude("b", identityOf("b"), 1) }, []string{"0"}},
 		"no node at all":       {func(m *metrics.Metrics) { m.Forget("a"); m.Forget("b") }, []string{"0"}},
-		"a node joins":         {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Track("c", "u-c", now) }, []string{"0"}},
-		"a node is re-created": {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Track("b", "u-new", now) }, []string{"0"}},
+		"a node joins":         {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Track("c", identityOf("c"), now) }, []string{"0"}},
+		"a node is re-created": {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Track("b", identityOf("new"), now) }, []string{"0"}},
 		"a new epoch":          {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.Begin(2, time.Minute) }, []string{"0"}},
 		"one long ago": {func(m *metrics.Metrics) {
 			all(m, verified, "a")
-			m.Put("b", "u-b", 1, verified, now.Add(-3*time.Minute))
+			m.Put("b", identityOf("b"), 1, verified, now.Add(-3*time.Minute))
 		}, []string{"1"}},
 		"one overdue": {func(m *metrics.Metrics) {
 			all(m, verified, "a")
-			m.Put("b", "u-b", 1, verified, now.Add(-3*time.Minute-time.Nanosecond))
+			m.Put("b", identityOf("b"), 1, verified, now.Add(-3*time.Minute-time.Nanosecond))
 		}, []string{"0"}},
 		"ended":                {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.End() }, nil},
 		"ended and begun anew": {func(m *metrics.Metrics) { all(m, verified, "a", "b"); m.End(); m.Begin(2, time.Minute) }, []string{"0"}},
@@ -172,7 +172,7 @@ func TestNothingAboutNodesWithoutAnAudit(t *testing.T) {
 	ended := small()
 	ended.End()
 	notBegun := metrics.New(clocktesting.NewFakePassiveClock(now), 100)
-	notBegun.Track("a", "u-a", now)
+	notBegun.Track("a", identityOf("a"), now)
 	for name, m := range map[string]*metrics.Metrics{"ended": ended, "not begun": notBegun} {
 		t.Run(name, func(t *testing.T) {
 			for _, series := range []string{"nodes", "check_failures", "failing_node_info", "ready_to_enforce",
@@ -185,22 +185,22 @@ func TestNothingAboutNodesWithoutAnAudit(t *testing.T) {
 
 func TestFailingNodeInfoIsBounded(t *testing.T) {
 	m := newMetrics(2, "a", "b", "c", "d")
-	m.Put("a", "u-a", 1, breaks, now)
-	m.Put("b", "u-b", 1, breaks, now)
-	m.Put("c", "u-c", 1, rejected, now)
-	m.Put("d", "u-d", 1, silent, now)
+	m.Put("a", identityOf("a"), 1, breaks, now)
+	m.Put("b", identityOf("b"), 1, breaks, now)
+	m.Put("c", identityOf("c"), 1, rejected, now)
+	m.Put("d", identityOf("d"), 1, silent, now)
 	assertSeries(t, m, "failing_node_info", `{node="a",reason="CommonNameMismatch"} 1`, `{node="c",reason="UnknownAuthority"} 1`)
-	m.Put("c", "u-c", 1, verified, now) // it recovers
+	m.Put("c", identityOf("c"), 1, verified, now) // it recovers
 	assertSeries(t, m, "failing_node_info", `{node="a",reason="CommonNameMismatch"} 1`, `{node="b",reason="CommonNameMismatch"} 1`)
 	m.Forget("a")
 	assertSeries(t, m, "failing_node_info", `{node="b",reason="CommonNameMismatch"} 1`)
-	m.Put("b", "u-b", 1, rejected, now) // one series per node, whatever its reason was
+	m.Put("b", identityOf("b"), 1, rejected, now) // one series per node, whatever its reason was
 	assertSeries(t, m, "failing_node_info", `{node="b",reason="UnknownAuthority"} 1`)
-	m.Exclude("b", "u-b", 1)
+	m.Exclude("b", identityOf("b"), 1)
 	assertSeries(t, m, "failing_node_info")
 
 	none := newMetrics(0, "a")
-	none.Put("a", "u-a", 1, breaks, now)
+	none.Put("a", identityOf("a"), 1, breaks, now)
 	assertSeries(t, none, "failing_node_info")
 }
 

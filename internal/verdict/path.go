@@ -7,8 +7,7 @@ import (
 )
 
 // Path says that certificates as they were served lead to a bundle, so that a
-// later look at the very same ones need not verify their signatures again. The
-// zero Path says nothing.
+// later look at the very same ones need not verify their signatures again.
 type Path struct {
 	// digest of the served certificates, in order, and of the bundle.
 	digest [sha256.Size]byte
@@ -18,17 +17,16 @@ type Path struct {
 
 // holds says that a fresh verification at the time would find a chain too: what
 // depends on time alone is looked at each time.
-func (p Path) holds(digest [sha256.Size]byte, at time.Time) bool {
-	return !p.until.IsZero() && p.digest == digest && !at.Before(p.from) && !at.After(p.until)
+func (p *Path) holds(digest [sha256.Size]byte, at time.Time) bool {
+	return p != nil && p.digest == digest && !at.Before(p.from) && !at.After(p.until)
 }
 
-// pathOf is the chain that holds longest.
-func pathOf(digest [sha256.Size]byte, chains [][]*x509.Certificate) Path {
-	p := Path{digest: digest}
+// pathOf is the chain that holds longest; nil where there is none.
+func pathOf(digest [sha256.Size]byte, chains [][]*x509.Certificate) *Path {
+	var p *Path
 	for _, chain := range chains {
-		from, until := validity(chain)
-		if until.After(p.until) {
-			p.from, p.until = from, until
+		if from, until := validity(chain); p == nil || until.After(p.until) {
+			p = &Path{digest: digest, from: from, until: until}
 		}
 	}
 	return p

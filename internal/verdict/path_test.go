@@ -13,7 +13,7 @@ import (
 // same as far as anybody is told: a known path may lead to an earlier next look.
 func assertSame(t *testing.T, got, want verdict.Verdict) {
 	t.Helper()
-	got.Path, got.NextLook, want.Path, want.NextLook = verdict.Path{}, time.Time{}, verdict.Path{}, time.Time{}
+	got.Path, got.NextLook, want.Path, want.NextLook = nil, time.Time{}, nil, time.Time{}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("with a known path: %s %s: %s\nafresh: %s %s: %s", got.Status, got.Reason, got.Message, want.Status, want.Reason, want.Message)
 	}
@@ -30,7 +30,7 @@ func TestAKnownPathChangesNoVerdict(t *testing.T) {
 			continue
 		}
 		obs := verdict.Observation{Outcome: verdict.OutcomeCompleted, KeyProven: true, Chain: parsed(d.Serve(world, identity))}
-		paths := map[verdict.Path]bool{others: true}
+		paths := map[*verdict.Path]bool{others: true}
 		for _, bundle := range []verdict.Bundle{bundleOf(world.CA), bundleOf(other), bundleOf(world.CA, other), {}} {
 			for _, after := range times {
 				fresh := verdict.Judge(expectation(), obs, verdict.Policy{Bundle: bundle}, now.Add(after))

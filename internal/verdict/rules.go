@@ -22,7 +22,7 @@ type evidence struct {
 	// path and chainErr: x509.Verify for serverAuth, without the host name
 	// and with the time moved into the leaf's validity, since Verify stops at
 	// the first error and an expired leaf of a foreign CA reports only expiry.
-	path     Path
+	path     *Path
 	chainErr error
 }
 
@@ -88,8 +88,8 @@ func (e *evidence) nextLook() time.Time {
 		return time.Time{}
 	}
 	end := e.leaf.NotAfter
-	if last := e.path.until; !last.IsZero() && last.Before(end) {
-		end = last
+	if e.path != nil && e.path.until.Before(end) {
+		end = e.path.until
 	}
 	var invalid x509.CertificateInvalidError
 	if errors.As(e.chainErr, &invalid) && e.now.Before(invalid.Cert.NotBefore) && invalid.Cert.NotBefore.Before(end) {

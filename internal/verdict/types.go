@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"net"
 	"strconv"
@@ -25,10 +26,10 @@ func (e Endpoint) HostPort() string {
 	return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
 }
 
-// Identity is what a verdict belongs to: the Node's UID and all of the Node that
-// its endpoint follows from. Nodes with the same one have the same endpoint
+// Identity is what a verdict belongs to: a digest of the Node's UID and of all
+// that its endpoint follows from. Nodes with the same one have the same endpoint
 // under the same spec.
-type Identity string
+type Identity [sha256.Size]byte
 
 // Expectation is what one Node's kubelet should show.
 type Expectation struct {
@@ -163,9 +164,9 @@ type Policy struct {
 	// NewNodeGrace is the age of a Node up to which a kubelet without a
 	// certificate is Unknown.
 	NewNodeGrace time.Duration
-	// Known is the Path of an earlier verdict on the node, if there is one. It
+	// Known is the Path of an earlier verdict on the node; nil without one. It
 	// saves time, and changes no verdict.
-	Known Path
+	Known *Path
 }
 
 // Status is a verdict in one word. The zero value is Unknown.
@@ -241,8 +242,8 @@ type Verdict struct {
 	Checks []Check
 	// Leaf as served, also where the peer did not prove to own it; nil without.
 	Leaf *x509.Certificate
-	// Path that was verified; the zero Path where there is none.
-	Path Path
+	// Path that was verified; nil where there is none.
+	Path *Path
 	// NextLook is the first time at which the clock alone may change the
 	// verdict; zero where it cannot.
 	NextLook time.Time
