@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,14 +42,17 @@ const (
 // Recorder writes verdicts to Nodes.
 type Recorder struct {
 	Client client.Client
+	// Events counts those that are alike as one, for which it keeps each in memory
+	// for some minutes: it is for what strangers may repeat.
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 }
 
 // Record makes the Node's condition say what the verdict says; where it does
 // already, nothing is written. It reports whether status or reason changed,
-// which is also when an Event is made. A Node that is gone, or that was
-// re-created under its name, is no error.
+// which is also when an Event is made: once, an Event that the API server does not
+// take is an error and lost. A Node that is gone, or that was re-created under its
+// name, is no error.
 func (r *Recorder) Record(ctx context.Context, node *corev1.Node, v verdict.Verdict) (bool, error) {
 	now := r.Clock.Now()
 	existing := find(node)
@@ -65,8 +69,8 @@ func (r *Recorder) Record(ctx context.Context, node *corev1.Node, v verdict.Verd
 	if existing != nil && existing.Status == desired.Status && existing.Reason == desired.Reason {
 		return false, nil
 	}
-	r.Events.Eventf(reference(node), nil, eventType(v), desired.Reason, eventAction, "%s", desired.Message)
-	return true, nil
+	_, err := r.create(ctx, transition(node, v, desired))
+	return true, err
 }
 
 // Clear removes the condition. A Node without it, or one that is gone, is no
@@ -157,12 +161,13 @@ func jitter(uid types.UID) time.Duration {
 	return time.Duration(h.Sum64() % uint64(heartbeat/5))
 }
 
-// reference is the Node as the regarding object of an Event. Nodes have no
-// namespace, so their Events are in default.
-func reference(node *corev1.Node) *corev1.Node {
-	return &corev1.Node{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID},
+// transition is the Event about a new status or reason. Its name follows from
+// what the condition replaces, so that two processes that see the same make one.
+func transition(node *corev1.Node, v verdict.Verdict, c corev1.NodeCondition) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: eventName(string(node.UID), node.ResourceVersion, c.Reason)},
+		Action:     eventAction, Reason: c.Reason, Type: eventType(v), Note: c.Message,
+		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
 	}
 }
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -46,6 +45,8 @@ type desk struct {
 	writes []string // "method subresource patch-type body"
 	events []string // "type reason note"
 	answer error    // to every patch and Event; nil: the API server takes it
+	// noEvents is the answer to every Event; nil: the API server takes it.
+	noEvents error
 }
 
 // newDesk starts with the Nodes as the API server has them.
@@ -69,8 +70,11 @@ func newDesk(t *testing.T, there ...client.Object) *desk {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if d.answer != nil {
-				return d.answer
+			if err := cmp.Or(d.answer, d.noEvents); err != nil {
+				return err
+			}
+			if e, ok := o.(*eventsv1.Event); ok {
+				d.events = append(d.events, e.Type+" "+e.Reason+" "+e.Note)
 			}
 			return c.Create(ctx, o, opts...)
 		},
@@ -263,31 +267,50 @@ func TestClear(t *testing.T) {
 	d.assertDid(t, 1, 0) // nothing was left to remove
 }
 
-// The Event as the API server would get it, through client-go's own recorder.
 func TestEventIsAboutTheNode(t *testing.T) {
-	broadcaster := events.NewBroadcaster(nil)
-	defer broadcaster.Shutdown()
-	got := make(chan *eventsv1.Event, 1)
-	stop, err := broadcaster.StartEventWatcher(func(o runtime.Object) { got <- o.(*eventsv1.Event) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
 	d := newDesk(t, nodeWith(nil))
-	d.Events = broadcaster.NewRecorder(scheme.Scheme, "auditor")
 	hostile := mismatch
 	hostile.Message = "100%s %d of \"\\x1b\""
-	if _, err := d.Record(t.Context(), nodeWith(nil), hostile); err != nil {
+	for range 2 { // the second read is stale
+		if _, err := d.Record(t.Context(), nodeWith(nil), hostile); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list eventsv1.EventList
+	if err := d.Client.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
-	e := <-got
+	if len(list.Items) != 1 {
+		t.Fatalf("%d Events, want one for the transition", len(list.Items))
+	}
+	e := list.Items[0]
 	if want := (corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "n1", UID: "u1"}); e.Regarding != want {
 		t.Errorf("regarding %+v, want %+v", e.Regarding, want)
 	}
 	if e.Namespace != "default" || e.Type != corev1.EventTypeWarning || e.Reason != string(v1alpha1.ReasonCommonNameMismatch) || e.Action == "" {
 		t.Errorf("%s in namespace %q, action %q, because of %s", e.Type, e.Namespace, e.Action, e.Reason)
 	}
-	if e.Note != hostile.Message {
-		t.Errorf("note %q, want %q", e.Note, hostile.Message)
+	if e.Note != hostile.Message || e.ReportingController != Controller || !e.EventTime.Time.Equal(now.Truncate(time.Microsecond)) {
+		t.Errorf("%+v", e)
 	}
+}
+
+func TestEachTransitionHasItsEvent(t *testing.T) {
+	d := newDesk(t, nodeWith(nil))
+	for i, v := range []verdict.Verdict{verified, mismatch, verified, expired} {
+		if _, err := d.Record(t.Context(), d.node(t), v); err != nil {
+			t.Fatal(err)
+		}
+		d.assertDid(t, i+1, i+1)
+	}
+}
+
+func TestAnEventThatIsNotTakenIsAnError(t *testing.T) {
+	d := newDesk(t, nodeWith(nil))
+	d.noEvents = errors.New("quota")
+	changed, err := d.Record(t.Context(), d.node(t), mismatch)
+	if !changed || !errors.Is(err, d.noEvents) {
+		t.Errorf("changed %t, error %v", changed, err)
+	}
+	d.assertDid(t, 1, 0)
 }
