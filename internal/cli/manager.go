@@ -158,7 +158,10 @@ func newManagerCommand(streams Streams) *cobra.Command {
 			logger := zap.New(zap.UseFlagOptions(&logs))
 			ctrl.SetLogger(logger)
 			klog.SetLogger(logger.WithName("client-go"))
-			return RunManager(cmd.Context(), cfg, o, logger)
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
+			go tuneGC(ctx)
+			return RunManager(ctx, cfg, o, logger)
 		},
 	}
 	o.addFlags(cmd.Flags())
@@ -270,7 +273,7 @@ func newManager(cfg *rest.Config, o ManagerOptions, logger logr.Logger) (ctrl.Ma
 func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Node:
-		return kubelet.Stripped(o), nil
+		return kubelet.Pack(o)
 	case *certificatesv1.CertificateSigningRequest:
 		return kubelet.StrippedRequest(o), nil
 	}
