@@ -13,7 +13,7 @@ import (
 // another. While the peers keep all of them waiting, more may begin, up to
 // MostOpen times as many, so that peers that never answer hold nobody up; no
 // more than that, since what begins while others can go on only waits, with its
-// memory, for them. It is safe for concurrent use. A nil Limiter bounds nothing.
+// memory, for them, and fewer again once they wait for the CPU. It is safe for concurrent use. A nil Limiter bounds nothing.
 type Limiter struct {
 	places, probes int
 
@@ -132,6 +132,9 @@ func (l *Limiter) tick() {
 		l.allowed = min(l.allowed+l.probes, MostOpen*l.probes)
 		l.admit()
 		idle = 0
+	}
+	if l.resumes.Len() > 0 { // what else began would only wait with them
+		l.allowed = max(l.probes, l.allowed-max(1, l.probes/8))
 	}
 	l.look()
 	l.idle = idle

@@ -92,6 +92,33 @@ func TestMoreBeginWhileAllWait(t *testing.T) {
 	})
 }
 
+// What was allowed while all waited for their peers is taken back once they wait
+// for the CPU.
+func TestFewerBeginOnceTheCPUIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := &begun{l: NewLimiter(2)}
+		b.try(ctx, 40)
+		for i := 0; i < 12; i++ {
+			for len(b.all()) <= i {
+				time.Sleep(stall)
+				synctest.Wait()
+			}
+			b.all()[i].pause()
+		}
+		grown := b.l.Allowed()
+		for _, turn := range b.all()[:12] { // all of them have got an answer
+			go func() { _ = turn.resume(ctx) }()
+		}
+		time.Sleep(20 * stall)
+		synctest.Wait()
+		if shrunk := b.l.Allowed(); grown < 12 || shrunk != 2 {
+			t.Errorf("%d allowed while all waited, %d now", grown, shrunk)
+		}
+		cancel()
+	})
+}
+
 // With tarpits under way, each probe that ends lets another begin.
 func TestTarpitsKeepNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
