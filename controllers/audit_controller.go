@@ -147,7 +147,8 @@ func (r *AuditReconciler) adopt(ctx context.Context, audit *v1alpha1.KubeletCert
 	r.run.started = true
 	r.Regimes.set(next)
 	r.Ledger.Begin(next.epoch, next.interval)
-	return next, bundleErr, r.Nodes.EnqueueAll(ctx)
+	r.Nodes.EnqueueAll()
+	return next, bundleErr, nil
 }
 
 // report writes the status if it changed, but counts alone at most once a tick.

@@ -31,6 +31,7 @@ type Recorder interface {
 // epoch that it belongs to.
 type Ledger interface {
 	Track(name string, id verdict.Identity, created time.Time) (isNew bool)
+	Names() []string
 	Forget(name string)
 	Begin(epoch int64, interval time.Duration)
 	End()

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -9,12 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -52,12 +55,18 @@ type NodeReconciler struct {
 	// Changed is called after a verdict changed.
 	Changed func()
 
-	states sync.Map // node name -> *nodeState
-	queue  queueHandle
+	states   sync.Map // node name -> *nodeState
+	queue    queueHandle
+	schedule *schedule
 }
 
 // SetupWithManager registers the controller.
 func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	// What is due by the clock comes after what has just happened.
+	r.schedule = newSchedule(r.Clock, func(name string) { r.queue.addWith(name, priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}) })
+	if err := mgr.Add(r.schedule); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("node").
 		Watches(&corev1.Node{}, r.handler()).
@@ -71,8 +80,8 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager) error {
 // has the audit say so.
 func (r *NodeReconciler) handler() handler.EventHandler {
 	track := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		node, ok := object.(*corev1.Node)
-		if !ok {
+		node := kubelet.Unpacked(object)
+		if node == nil {
 			return
 		}
 		if r.Ledger.Track(node.Name, kubelet.IdentityOf(node), node.CreationTimestamp.Time) {
@@ -98,9 +107,8 @@ func (r *NodeReconciler) handler() handler.EventHandler {
 // relevant lets through what may change a verdict or undoes what was recorded,
 // and holds back the kubelets' heartbeats.
 func relevant(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*corev1.Node)
-	after, isNode := e.ObjectNew.(*corev1.Node)
-	if !ok || !isNode {
+	before, after := kubelet.Unpacked(e.ObjectOld), kubelet.Unpacked(e.ObjectNew)
+	if before == nil || after == nil {
 		return false
 	}
 	return before.UID != after.UID || fingerprint(before) != fingerprint(after) ||
@@ -125,8 +133,18 @@ func fingerprint(node *corev1.Node) nodeFingerprint {
 }
 
 func (r *NodeReconciler) state(name string) *nodeState {
-	s, _ := r.states.LoadOrStore(name, &nodeState{})
+	s, ok := r.states.Load(name)
+	if !ok {
+		s, _ = r.states.LoadOrStore(name, &nodeState{slot: &slot{name: name}})
+	}
 	return s.(*nodeState)
+}
+
+// forget all about a Node.
+func (r *NodeReconciler) forget(name string) {
+	if s, ok := r.states.LoadAndDelete(name); ok {
+		r.schedule.drop(s.(*nodeState).slot)
+	}
 }
 
 // Reconcile probes a node if that is due, and records what the judge says.
@@ -134,7 +152,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.states.Delete(req.Name)
+			r.forget(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -160,8 +178,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// What is due by the clock comes after what has just happened.
-	return ctrl.Result{RequeueAfter: max(time.Millisecond, state.next().Sub(r.Clock.Now())), Priority: ptr.To(handler.LowPriority)}, nil
+	r.schedule.set(state.slot, state.next().Sub(r.Clock.Now()))
+	return ctrl.Result{}, nil
 }
 
 // judge probes if it is time, else looks at what was seen again.
@@ -211,7 +229,7 @@ func (r *NodeReconciler) record(ctx context.Context, node *corev1.Node, state *n
 // exclude drops what is known of a node that the spec leaves out; a condition
 // that nobody keeps up to date would be worse than none.
 func (r *NodeReconciler) exclude(ctx context.Context, node *corev1.Node, regime *regime) (ctrl.Result, error) {
-	r.states.Delete(node.Name)
+	r.forget(node.Name)
 	present, err := r.Regimes.during(regime, func() error {
 		r.Ledger.Exclude(node.Name, kubelet.IdentityOf(node), regime.epoch)
 		r.Changed()
@@ -224,15 +242,10 @@ func (r *NodeReconciler) exclude(ctx context.Context, node *corev1.Node, regime 
 }
 
 // EnqueueAll makes every Node be judged under the present regime.
-func (r *NodeReconciler) EnqueueAll(ctx context.Context) error {
-	var nodes corev1.NodeList
-	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return err
+func (r *NodeReconciler) EnqueueAll() {
+	for _, name := range r.Ledger.Names() {
+		r.queue.add(name, 0)
 	}
-	for i := range nodes.Items {
-		r.queue.add(nodes.Items[i].Name, 0)
-	}
-	return nil
 }
 
 // Enqueue makes one Node be judged again by what was seen.
@@ -241,14 +254,18 @@ func (r *NodeReconciler) Enqueue(name string) { r.queue.add(name, 0) }
 // queueHandle lets others put requests into a controller's queue.
 type queueHandle struct {
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	queue priorityqueue.PriorityQueue[reconcile.Request]
 }
 
 // source starts with the names given.
 func (h *queueHandle) source(names ...string) source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
+		if !ok {
+			return fmt.Errorf("a queue without priorities: %T", q)
+		}
 		h.mu.Lock()
-		h.queue = q
+		h.queue = queue
 		h.mu.Unlock()
 		for _, name := range names {
 			h.add(name, 0)
@@ -259,12 +276,13 @@ func (h *queueHandle) source(names ...string) source.Source {
 
 // add is a no-op before the controller runs: it starts with everything.
 func (h *queueHandle) add(name string, after time.Duration) {
+	h.addWith(name, priorityqueue.AddOpts{After: after})
+}
+
+func (h *queueHandle) addWith(name string, opts priorityqueue.AddOpts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.queue == nil {
-		return
+	if h.queue != nil {
+		h.queue.AddWithOpts(opts, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
-	request := reconcile.Request{}
-	request.Name = name
-	h.queue.AddAfter(request, after)
 }
