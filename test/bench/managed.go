@@ -34,6 +34,8 @@ const (
 	serviceAccount = "kubelet-cert-auditor"
 	// window is how long a steady state is looked at.
 	window = 30 * time.Second
+	// shortest interval that a spec may have, and the usual one.
+	shortest, usual = 10 * time.Second, 10 * time.Minute
 )
 
 // cluster is a real API server with Nodes whose kubelets are simulated, and the
@@ -46,13 +48,15 @@ type cluster struct {
 	client  kubernetes.Interface
 	manager *exec.Cmd
 	ended   chan error
+	pprof   string // address of the manager's profiles, if any
 }
 
 // newCluster has its Nodes in the API server, and no manager yet.
-func (b *bench) newCluster(ctx context.Context, nodes int) (*cluster, error) {
-	c := &cluster{b: b, nodes: nodes}
+// The kubelets of so many more serve already.
+func (b *bench) newCluster(ctx context.Context, nodes, more int) (*cluster, error) {
+	c := &cluster{b: b, nodes: nodes, pprof: os.Getenv(pprofVariable)}
 	var err error
-	if c.fleet, err = b.fleet(ctx, nodes+1, ""); err != nil { // one for later
+	if c.fleet, err = b.fleet(ctx, nodes+more, ""); err != nil {
 		return nil, err
 	}
 	if c.plane, err = controlplane.Start(ctx, controlplane.Options{Audit: true}); err != nil {
@@ -122,7 +126,7 @@ func (c *cluster) apply(ctx context.Context, interval time.Duration) error {
 }
 
 // start runs the manager as its Pod would, but for the rate of its requests.
-func (c *cluster) start(ctx context.Context, args ...string) error {
+func (c *cluster) start(ctx context.Context) error {
 	cfg, err := c.plane.ServiceAccountConfig(ctx, namespace, serviceAccount)
 	if err != nil {
 		return err
@@ -132,12 +136,14 @@ func (c *cluster) start(ctx context.Context, args ...string) error {
 		return err
 	}
 	command := []string{c.b.product}
-	if os.Getenv(pprofVariable) != "" {
+	if c.pprof != "" {
 		command = []string{c.b.self, "product"}
 	}
-	c.manager = pinned(context.WithoutCancel(ctx), subjectCore, command[0], append(append(command[1:], "manager", "--kubeconfig", kubeconfig, "--namespace", namespace, "--allow-local-addresses",
-		"--health-probe-bind-address=0", "--metrics-bind-address=0", "--webhook-bind-address=0", "--zap-log-level=error"), args...)...)
-	c.manager.Env = append(append(os.Environ(), c.b.environment...), memoryLimit(c.nodes)...)
+	command = append(command, "manager", "--kubeconfig", kubeconfig, "--namespace", namespace, "--allow-local-addresses",
+		"--health-probe-bind-address=0", "--metrics-bind-address=0", "--webhook-bind-address=0", "--zap-log-level=error",
+		"--kube-api-qps=200", "--kube-api-burst=200", "--leader-elect=false")
+	c.manager = pinned(context.WithoutCancel(ctx), subjectCore, command[0], command[1:]...)
+	c.manager.Env = append(append(os.Environ(), c.b.environment...), pprofVariable+"="+c.pprof)
 	if err := c.manager.Start(); err != nil {
 		return err
 	}
@@ -146,19 +152,9 @@ func (c *cluster) start(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// memoryLimit is what docs/performance.md advises beyond what the manifest is
-// made for.
-func memoryLimit(nodes int) []string {
-	const madeFor = 20000
-	if nodes <= madeFor {
-		return nil
-	}
-	return []string{fmt.Sprintf("GOMEMLIMIT=%dMiB", 150+nodes*14/1000)}
-}
-
-// swept waits until the audit's last sweep is later than a time and counts each
-// Node as verified.
-func (c *cluster) swept(ctx context.Context, after time.Time) error {
+// counted waits until the audit's last sweep is later than a time, and counts so
+// many Nodes.
+func (c *cluster) counted(ctx context.Context, after time.Time, verified, breaks int) error {
 	return wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 30*time.Minute, true, func(ctx context.Context) (bool, error) {
 		select {
 		case err := <-c.ended:
@@ -175,7 +171,8 @@ func (c *cluster) swept(ctx context.Context, after time.Time) error {
 			return false, err
 		}
 		last := audit.Status.LastSweepTime
-		return last != nil && last.After(after) && int(audit.Status.Nodes.Verified) == c.nodes, nil
+		n := audit.Status.Nodes
+		return last != nil && last.After(after) && int(n.Verified) == verified && int(n.BreaksWhenEnabled) == breaks && int(n.Total) == verified+breaks, nil
 	})
 }
 
@@ -273,26 +270,34 @@ func kindOf(path string) string {
 	return strings.Join(parts[max(0, len(parts)-3):], "/")
 }
 
-func (c *cluster) stop() error {
-	var problems []error
-	if c.manager != nil && c.manager.Process != nil {
-		_ = c.manager.Process.Signal(syscall.SIGTERM)
-		select {
-		case err := <-c.ended:
-			if err != nil {
-				problems = append(problems, fmt.Errorf("the manager ended with: %w", err))
-			}
-		case <-time.After(30 * time.Second):
-			problems = append(problems, errors.New("the manager did not end"), c.manager.Process.Kill())
-		}
+// end of the manager.
+func (c *cluster) end() error {
+	if c.manager == nil || c.manager.Process == nil {
+		return nil
 	}
+	manager := c.manager
+	c.manager = nil
+	_ = manager.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-c.ended:
+		if err != nil {
+			return fmt.Errorf("the manager ended with: %w", err)
+		}
+		return nil
+	case <-time.After(30 * time.Second):
+		return errors.Join(errors.New("the manager did not end"), manager.Process.Kill())
+	}
+}
+
+func (c *cluster) stop() error {
+	err := c.end()
 	if c.plane != nil {
-		problems = append(problems, c.plane.Stop())
+		err = errors.Join(err, c.plane.Stop())
 	}
 	if c.fleet != nil {
 		c.fleet.stop()
 	}
-	return errors.Join(problems...)
+	return err
 }
 
 // processCPU is user and system time, from /proc/PID/stat (in hundredths of a
@@ -311,26 +316,23 @@ func processCPU(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, err
 }
 
-// memory of a process in MiB: now, and at its peak.
-func memory(pid int) (now, peak float64, err error) {
+// memory of a process in MiB: now, of which so much is mapped from files, and at
+// its peak.
+func memory(pid int) (now, files, peak float64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
+	figures := map[string]float64{}
 	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) < 2:
-		case fields[0] == "VmRSS:":
-			now, err = strconv.ParseFloat(fields[1], 64)
-		case fields[0] == "VmHWM:":
-			peak, err = strconv.ParseFloat(fields[1], 64)
-		}
-		if err != nil {
-			return 0, 0, err
+		name, value, _ := strings.Cut(line, ":")
+		if kib, isSize := strings.CutSuffix(strings.TrimSpace(value), " kB"); isSize {
+			if figures[name], err = strconv.ParseFloat(kib, 64); err != nil {
+				return 0, 0, 0, err
+			}
 		}
 	}
-	return now / 1024, peak / 1024, nil
+	return figures["VmRSS"] / 1024, figures["RssFile"] / 1024, figures["VmHWM"] / 1024, nil
 }
 
 // managers measures the manager with more and more nodes.
@@ -345,61 +347,117 @@ func (b *bench) managers(ctx context.Context) error {
 
 func (b *bench) managed(ctx context.Context, n int) (err error) {
 	fmt.Fprintf(os.Stderr, "bench: a manager of %d nodes\n", n)
-	c, err := b.newCluster(ctx, n)
+	c, err := b.newCluster(ctx, n, 1)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
+	var beside sample
+	if err := c.limit(ctx, &beside); err != nil {
+		return err
+	}
+	m, err := c.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.end(); err != nil {
+		return err
+	}
+	if err := c.limit(ctx, &beside); err != nil {
+		return err
+	}
+	b.out.managed(n, m, beside)
+	return nil
+}
+
+// limit is measured on the same kubelets, while there is no manager.
+func (c *cluster) limit(ctx context.Context, beside *sample) error {
+	const most = 5000
+	l, err := c.b.subject(ctx, "limit", "-nodes", strconv.Itoa(min(c.nodes, most)), "-port", strconv.Itoa(int(c.fleet.Port)), "-ca", c.b.ca(), "-sweeps", "2")
+	beside.add(l.Sweeps...)
+	return err
+}
+
+// managed is what one manager took.
+type managed struct {
+	first, steady Cost
+	written       int            // conditions, in the first sweep
+	idle, changed map[string]int // requests, in a window and for one node in a hundred
+	newcomer      int64          // probes of others before a new node has its verdict
+	settled, peak float64        // MiB
+	files         float64        // MiB of settled that are mapped from the binary
+}
+
+// measure a manager from its start until it has settled.
+func (c *cluster) measure(ctx context.Context) (m managed, err error) {
 	start := time.Now()
-	if err := c.apply(ctx, 10*time.Second); err != nil {
-		return err
+	if err := c.apply(ctx, shortest); err != nil {
+		return m, err
 	}
-	if err := c.start(ctx, "--kube-api-qps=200", "--kube-api-burst=200", "--leader-elect=false"); err != nil {
-		return err
+	if err := c.start(ctx); err != nil {
+		return m, err
 	}
-	first, err := c.during(ctx, func() error { return c.swept(ctx, start.Add(-time.Second)) })
-	if err != nil {
-		return err
+	if m.first, err = c.during(ctx, func() error { return c.counted(ctx, start.Add(-time.Second), c.nodes, 0) }); err != nil {
+		return m, err
 	}
-	writes, err := c.requests(start)
-	if err != nil {
-		return err
+	if m.written, err = c.written(ctx, start); err != nil {
+		return m, err
 	}
-	// The conditions may still be on their way.
-	if err := wait.PollUntilContextTimeout(ctx, time.Second, 10*time.Minute, true, func(context.Context) (bool, error) {
-		writes, err = c.requests(start)
-		return writes["patch nodes/*/status"] >= n, err
-	}); err != nil {
-		return fmt.Errorf("%d conditions are written: %w", writes["patch nodes/*/status"], err)
-	}
-	if err := idle(ctx, 12*time.Second)(); err != nil { // one interval
-		return err
+	if err := idle(ctx, shortest+2*time.Second)(); err != nil {
+		return m, err
 	}
 	begin := time.Now()
-	steady, err := c.during(ctx, idle(ctx, window))
-	if err != nil {
-		return err
+	if m.steady, err = c.during(ctx, idle(ctx, window)); err != nil {
+		return m, err
 	}
-	requests, err := c.requests(begin)
-	if err != nil {
-		return err
+	if m.idle, err = c.requests(begin); err != nil {
+		return m, err
 	}
-	settled, peak, err := memory(c.manager.Process.Pid)
-	if err != nil {
-		return err
+	if m.newcomer, err = c.newcomer(ctx); err != nil {
+		return m, err
 	}
-	b.out.managed(n, first, steady, writes["patch nodes/*/status"], settled, peak, requests)
-	probes, err := c.newcomer(ctx)
-	if err != nil {
-		return err
+	if m.changed, err = c.change(ctx, c.nodes/100); err != nil {
+		return m, err
 	}
-	b.out.figure(fmt.Sprintf("manager, %d nodes, probes of others before a new node has its verdict", n), "%.0f", []float64{probes})
-	return nil
+	if err := c.apply(ctx, usual); err != nil {
+		return m, err
+	}
+	if err := idle(ctx, time.Minute)(); err != nil {
+		return m, err
+	}
+	m.settled, m.files, m.peak, err = memory(c.manager.Process.Pid)
+	return m, err
+}
+
+// written waits for a condition on every Node: they may still be on their way.
+func (c *cluster) written(ctx context.Context, since time.Time) (n int, err error) {
+	err = wait.PollUntilContextTimeout(ctx, time.Second, 20*time.Minute, true, func(context.Context) (bool, error) {
+		requests, err := c.requests(since)
+		n = requests["patch nodes/*/status"]
+		return n >= c.nodes, err
+	})
+	if err != nil {
+		return n, fmt.Errorf("%d conditions are written: %w", n, err)
+	}
+	return n, nil
+}
+
+// change what the last nodes of the fleet serve, and give the requests until
+// they are counted.
+func (c *cluster) change(ctx context.Context, n int) (map[string]int, error) {
+	start := time.Now()
+	if err := c.fleet.get(ctx, "/set?defect=bare-node-name&nodes="+strconv.Itoa(n), nil); err != nil {
+		return nil, err
+	}
+	if err := c.counted(ctx, start, c.nodes+1-n, n); err != nil {
+		return nil, err
+	}
+	return c.requests(start)
 }
 
 // newcomer is a node that joins now; it gives the number of probes until its
 // condition is there.
-func (c *cluster) newcomer(ctx context.Context) (float64, error) {
+func (c *cluster) newcomer(ctx context.Context) (int64, error) {
 	before, err := c.fleet.handshakes(ctx)
 	if err != nil {
 		return 0, err
@@ -419,7 +477,7 @@ func (c *cluster) newcomer(ctx context.Context) (float64, error) {
 		}
 		if condition := kubelet.Condition(node, v1alpha1.ConditionServingCertificateValid); condition != nil && condition.Status == corev1.ConditionTrue {
 			after, err := c.fleet.handshakes(ctx)
-			return float64(after - before), err
+			return after - before, err
 		}
 	}
 	return 0, errors.New("the watch ended before the new node had a condition")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -24,26 +23,9 @@ func (b *bench) rooms(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, text)
 	}
-	var kept bytes.Buffer
-	units := map[string][]float64{}
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "goos:") && kept.Len() > 0 || strings.HasPrefix(line, "ok") || strings.HasPrefix(line, "?") || strings.HasPrefix(line, "PASS") {
-			continue
-		}
-		kept.WriteString(line)
-		fields := strings.Fields(line)
-		if len(fields) < 4 || !strings.HasPrefix(line, "Benchmark") {
-			continue
-		}
-		name := strings.TrimPrefix(strings.TrimRight(fields[0], "0123456789"), "Benchmark")
-		for i := 2; i+1 < len(fields); i += 2 {
-			figure, err := strconv.ParseFloat(fields[i], 64)
-			if err != nil {
-				return fmt.Errorf("%q: %w", line, err)
-			}
-			key := strings.TrimSuffix(name, "-") + " " + fields[i+1]
-			units[key] = append(units[key], figure)
-		}
+	kept, units, err := benchmarks(string(text))
+	if err != nil {
+		return err
 	}
 	for _, unit := range []string{"p50-ms", "p99-ms"} {
 		figures := units["Webhook "+unit]
@@ -65,5 +47,31 @@ func (b *bench) rooms(ctx context.Context) error {
 	if b.results == "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(b.results, "rooms.txt"), kept.Bytes(), 0o644)
+	return os.WriteFile(filepath.Join(b.results, "rooms.txt"), kept, 0o644)
+}
+
+// benchmarks gives the lines that benchstat reads, and the figures by name and
+// unit, such as "Judge ns/op".
+func benchmarks(text string) (kept []byte, units map[string][]float64, err error) {
+	units = map[string][]float64{}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "ok") || strings.HasPrefix(line, "?") || strings.HasPrefix(line, "PASS") {
+			continue
+		}
+		kept = append(kept, line...)
+		fields := strings.Fields(line)
+		if len(fields) < 4 || !strings.HasPrefix(line, "Benchmark") {
+			continue
+		}
+		name := strings.TrimSuffix(strings.TrimRight(strings.TrimPrefix(fields[0], "Benchmark"), "0123456789"), "-")
+		for i := 2; i+1 < len(fields); i += 2 {
+			figure, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%q: %w", line, err)
+			}
+			key := name + " " + fields[i+1]
+			units[key] = append(units[key], figure)
+		}
+	}
+	return kept, units, nil
 }

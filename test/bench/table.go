@@ -84,15 +84,26 @@ func (t *table) figure(name, format string, all []float64) {
 	t.rows = append(t.rows, []string{name, "", "", "", "", spread(format, all)})
 }
 
-// managed adds the rows of a manager.
-func (t *table) managed(n int, first, steady Cost, writes int, settled, peak float64, requests map[string]int) {
+// managed adds the rows of a manager, next to the limit on the same kubelets.
+func (t *table) managed(n int, m managed, limit sample) {
+	all := t.limit
+	t.limit = limit
+	defer func() { t.limit = all }()
 	name := fmt.Sprintf("manager, %d nodes, ", n)
-	t.costs(name+"first sweep", sample{costs: []Cost{first}})
-	t.rows[len(t.rows)-1][5] = fmt.Sprintf("%d conditions written", writes)
-	t.costs(name+"steady", sample{costs: []Cost{steady}})
-	t.rows[len(t.rows)-1][5] = fmt.Sprintf("in %s: %s", window, listed(requests))
-	t.rows = append(t.rows, []string{name + "memory", "", "", "", "", fmt.Sprintf("%.0f MiB settled, %.0f MiB at its peak", settled, peak)})
-	t.growth = append(t.growth, growth{n, steady.CPU(), settled, peak})
+	text := func(what, more string) { t.rows = append(t.rows, []string{name + what, "", "", "", "", more}) }
+	t.costs(name+"the limit beside it", limit)
+	t.costs(name+"first sweep", sample{costs: []Cost{m.first}})
+	t.rows[len(t.rows)-1][5] = fmt.Sprintf("%d conditions written", m.written)
+	t.costs(name+"steady", sample{costs: []Cost{m.steady}})
+	t.rows[len(t.rows)-1][5] = fmt.Sprintf("in %s: %s", window, listed(m.idle))
+	text("one in a hundred changes", listed(m.changed))
+	text("probes of others before a new node has its verdict", fmt.Sprint(m.newcomer))
+	text("memory", fmt.Sprintf("%.0f MiB settled (%.0f MiB of them mapped from the binary), %.0f MiB at its peak", m.settled, m.files, m.peak))
+	if last := len(t.growth) - 1; last >= 0 && n > t.growth[last].nodes {
+		text("memory for each node more", fmt.Sprintf("%.1f KiB settled, %.1f KiB at the peak",
+			1024*(m.settled-t.growth[last].settled)/float64(n-t.growth[last].nodes), 1024*(m.peak-t.growth[last].top)/float64(n-t.growth[last].nodes)))
+	}
+	t.growth = append(t.growth, growth{n, m.steady.CPU(), m.settled, m.peak})
 }
 
 func (t *table) show(w io.Writer) error {

@@ -77,6 +77,7 @@ func (c *ControlPlane) runEtcd(ctx context.Context, client *http.Client) error {
 		// default, which saves half a second.
 		"--heartbeat-interval=10",
 		"--election-timeout=100",
+		"--quota-backend-bytes=8589934592", // 100,000 realistic Nodes, each written twice, are more than the default
 		"--log-level=warn",
 	})
 	if err != nil {
