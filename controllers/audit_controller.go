@@ -136,7 +136,7 @@ func (r *AuditReconciler) adopt(ctx context.Context, audit *v1alpha1.KubeletCert
 	bundleChanged := present == nil || present.policy.Bundle.SHA256 != bundle.SHA256
 	if text := errorText(bundleErr); bundleChanged || text != r.run.bundleError {
 		r.run.bundleError = text
-		r.Counters.BundleChanged(len(bundle.Certificates), bundleErr)
+		r.Counters.BundleChanged(bundle, bundleErr)
 		logBundle(ctx, bundle, bundleErr)
 	}
 	if !changed {

@@ -43,7 +43,7 @@ type Ledger interface {
 // Counters count what happens.
 type Counters interface {
 	Probed(obs verdict.Observation, v verdict.Verdict)
-	BundleChanged(certificates int, err error)
+	BundleChanged(bundle verdict.Bundle, err error)
 }
 
 // Bundles reads the trust bundle that a spec names; nil means the default. It

@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -300,7 +301,13 @@ func file(name string, text []byte) string {
 // "name=value,..." in the order of the names.
 func series(name string) map[string]float64 {
 	GinkgoHelper()
-	families, err := ctrlmetrics.Registry.Gather()
+	return seriesIn(ctrlmetrics.Registry, name)
+}
+
+// seriesIn are those of a registry.
+func seriesIn(registry prometheus.Gatherer, name string) map[string]float64 {
+	GinkgoHelper()
+	families, err := registry.Gather()
 	Expect(err).NotTo(HaveOccurred())
 	found := map[string]float64{}
 	for _, family := range families {

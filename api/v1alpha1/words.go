@@ -82,6 +82,12 @@ func Reasons() []Reason {
 	}
 }
 
+// Runbooks is where the page of each reason and of each alert is, as NAME.md.
+const Runbooks = "https://github.com/kubelet-cert-auditor/kubelet-cert-auditor/blob/main/docs/runbooks/"
+
+// Page is the address of the reason's runbook: meaning, diagnosis, remedy.
+func (r Reason) Page() string { return Runbooks + string(r) + ".md" }
+
 // CheckName names one of the five checks of a serving certificate.
 type CheckName string
 

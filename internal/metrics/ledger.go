@@ -30,7 +30,8 @@ type entry struct {
 	group    verdict.Group
 	status   verdict.Status
 	reason   v1alpha1.Reason
-	failed   [5]bool // by the order of v1alpha1.CheckNames
+	failed   [5]bool   // by the order of v1alpha1.CheckNames
+	late     time.Time // see verdict.LateFrom
 	expiry   time.Time
 	looked   time.Time
 }
@@ -84,7 +85,7 @@ func (l *Ledger) Put(name string, id verdict.Identity, epoch int64, v verdict.Ve
 		e.failed[i] = v.Check(check).Result == verdict.Fail
 	}
 	if v.Leaf != nil {
-		e.expiry = v.Leaf.NotAfter
+		e.late, e.expiry = verdict.LateFrom(v.Leaf), v.Leaf.NotAfter
 	}
 	l.put(name, id, e)
 }
@@ -127,8 +128,10 @@ func (l *Ledger) Summarize(now time.Time) verdict.Summary {
 
 type snapshot struct {
 	verdict.Summary
+	interval time.Duration
 	nodes    map[statusReason]int
 	failures [5]int
+	late     int // served certificates near their end, and not beyond it
 	expiry   time.Time
 	oldest   time.Time // of the nodes that were looked at
 }
@@ -142,7 +145,7 @@ type statusReason struct {
 func (l *Ledger) snapshot(now time.Time) (snapshot, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	s := snapshot{nodes: map[statusReason]int{}}
+	s := snapshot{interval: l.interval, nodes: map[statusReason]int{}}
 	var failing []failingNode
 	l.each(func(name string, created time.Time, e *entry) {
 		if created.After(s.NewestNode) {
@@ -152,7 +155,7 @@ func (l *Ledger) snapshot(now time.Time) (snapshot, bool) {
 			s.Excluded++
 			return
 		}
-		s.add(e)
+		s.add(e, now)
 		if e.status != verdict.True {
 			failing = append(failing, failingNode{name, e.reason, e.group})
 		}
@@ -167,7 +170,7 @@ func (l *Ledger) snapshot(now time.Time) (snapshot, bool) {
 	return s, l.epoch != 0
 }
 
-func (s *snapshot) add(e *entry) {
+func (s *snapshot) add(e *entry, now time.Time) {
 	s.Add(e.group)
 	s.nodes[statusReason{e.status, e.reason}]++
 	for i, failed := range e.failed {
@@ -177,6 +180,9 @@ func (s *snapshot) add(e *entry) {
 	}
 	if e.reason == v1alpha1.ReasonNotProbedYet {
 		s.NotProbedYet++
+	}
+	if !e.expiry.IsZero() && !now.Before(e.late) && !now.After(e.expiry) {
+		s.late++
 	}
 	s.oldest = earlier(s.oldest, e.looked)
 	s.expiry = earlier(s.expiry, e.expiry)

@@ -243,7 +243,7 @@ func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
 				m.Put(name, identityOf(name), epoch+1, breaks, now)
 				m.Exclude(name, identityOf(name), epoch+1)
 				m.Probed(verdict.Observation{Outcome: verdict.OutcomeCompleted}, breaks)
-				m.BundleChanged(1, nil)
+				m.BundleChanged(verdict.Bundle{}, nil)
 				scrape(t, m)
 				m.Summarize(now)
 				m.Forget(name)

@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,12 +30,14 @@ type Metrics struct {
 	cnValidations *prometheus.CounterVec
 	probes        *prometheus.CounterVec
 	probeDuration prometheus.Histogram
-	bundleSize    prometheus.Gauge
 	bundleReloads *prometheus.CounterVec
 	reviews       *prometheus.CounterVec
 	reviewTook    prometheus.Histogram
 
-	nodes, checkFailures, failingNode, ready, oldest, expiry *prometheus.Desc
+	bundle atomic.Pointer[bundleState]
+
+	nodes, checkFailures, failingNode, ready, oldest, interval, expiry, late *prometheus.Desc
+	bundleSize, bundleLoaded, bundleExpiry                                   *prometheus.Desc
 }
 
 // New returns metrics with at most maxFailing series of failing_node_info.
@@ -55,10 +58,6 @@ func New(c clock.PassiveClock, maxFailing int) *Metrics {
 			Help:    "Duration of a probe: name resolution, connection and handshake.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
-		bundleSize: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "trust_bundle_certificates",
-			Help: "Certificates in the trust bundle in use.",
-		}),
 		bundleReloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "trust_bundle_reloads_total",
 			Help: "Changes of the trust bundle: taken over (success), or broken (failure).",
@@ -77,6 +76,11 @@ func New(c clock.PassiveClock, maxFailing int) *Metrics {
 		failingNode:   desc("failing_node_info", "Nodes whose kubelet would be refused; bounded in number.", "node", "reason"),
 		ready:         desc("ready_to_enforce", "1 when every node is verified, else 0; absent where this process does not lead or there is no audit."),
 		oldest:        desc("oldest_verdict_age_seconds", "Time since the node that was looked at longest ago was looked at."),
+		interval:      desc("interval_seconds", "The time between two probes of one node, as the KubeletCertAudit says."),
+		late:          desc("certificates_late_in_lifetime", "Serving certificates with less than a tenth of their lifetime left, when kubelets should have rotated them."),
+		bundleSize:    desc("trust_bundle_certificates", "Certificates in the trust bundle in use."),
+		bundleLoaded:  desc("trust_bundle_loaded", "1 when the trust bundle could be read at the last look, else 0."),
+		bundleExpiry:  desc("trust_bundle_expiry_timestamp_seconds", "The next NotAfter among the certificates of the trust bundle in use."),
 		expiry:        desc("earliest_certificate_expiry_timestamp_seconds", "The first NotAfter among the serving certificates seen."),
 	}
 	for _, result := range []string{"success", "failure"} {
@@ -84,6 +88,12 @@ func New(c clock.PassiveClock, maxFailing int) *Metrics {
 		m.bundleReloads.WithLabelValues(result)
 	}
 	m.reviews.WithLabelValues(string(v1alpha1.ReviewAllowed), "")
+	// A series that begins with its first count shows no increase by it.
+	for _, decision := range []v1alpha1.ReviewDecision{v1alpha1.ReviewDenied, v1alpha1.ReviewFound} {
+		for _, reason := range v1alpha1.ReviewReasons() {
+			m.reviews.WithLabelValues(string(decision), string(reason))
+		}
+	}
 	for _, outcome := range verdict.Outcomes() {
 		m.probes.WithLabelValues(outcome.String())
 	}
@@ -103,15 +113,25 @@ func (m *Metrics) Probed(obs verdict.Observation, v verdict.Verdict) {
 	}
 }
 
-// BundleChanged counts a change of the trust bundle; certificates is the size
-// of the one in use, err why the new one could not be taken over.
-func (m *Metrics) BundleChanged(certificates int, err error) {
+// bundleState is what the metrics say of the trust bundle.
+type bundleState struct {
+	loaded bool
+	ends   []time.Time // NotAfter of each certificate
+}
+
+// BundleChanged counts a change of the trust bundle; bundle is the one in use, err
+// why the new one could not be taken over.
+func (m *Metrics) BundleChanged(bundle verdict.Bundle, err error) {
+	state := &bundleState{loaded: err == nil}
+	for _, c := range bundle.Certificates {
+		state.ends = append(state.ends, c.NotAfter)
+	}
+	m.bundle.Store(state)
 	result := "success"
 	if err != nil {
 		result = "failure"
 	}
 	m.bundleReloads.WithLabelValues(result).Inc()
-	m.bundleSize.Set(float64(certificates))
 }
 
 // RequestReviewed counts a request; reason is empty where nothing is wrong.
@@ -123,7 +143,7 @@ func (m *Metrics) RequestReviewed(decision v1alpha1.ReviewDecision, reason v1alp
 func (m *Metrics) ReviewTook(d time.Duration) { m.reviewTook.Observe(d.Seconds()) }
 
 func (m *Metrics) counters() []prometheus.Collector {
-	return []prometheus.Collector{m.cnValidations, m.probes, m.probeDuration, m.bundleSize, m.bundleReloads, m.reviews, m.reviewTook}
+	return []prometheus.Collector{m.cnValidations, m.probes, m.probeDuration, m.bundleReloads, m.reviews, m.reviewTook}
 }
 
 // Describe implements prometheus.Collector.
@@ -131,7 +151,9 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.counters() {
 		c.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{m.nodes, m.checkFailures, m.failingNode, m.ready, m.oldest, m.expiry} {
+	for _, d := range []*prometheus.Desc{
+		m.nodes, m.checkFailures, m.failingNode, m.ready, m.oldest, m.interval, m.expiry, m.late, m.bundleSize, m.bundleLoaded, m.bundleExpiry,
+	} {
 		ch <- d
 	}
 }
@@ -141,7 +163,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.counters() {
 		c.Collect(ch)
 	}
-	s, active := m.snapshot(m.clock.Now())
+	now := m.clock.Now()
+	s, active := m.snapshot(now)
 	if !active {
 		return
 	}
@@ -159,17 +182,38 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, f := range refused[:min(len(refused), m.maxFailing)] {
 		gauge(m.failingNode, 1, f.Name, string(f.Reason))
 	}
-	gauge(m.ready, ready(s.Summary))
+	gauge(m.ready, oneIf(s.Readiness() == verdict.Ready))
+	gauge(m.interval, s.interval.Seconds())
+	gauge(m.late, float64(s.late))
 	if !s.oldest.IsZero() {
-		gauge(m.oldest, m.clock.Since(s.oldest).Seconds())
+		gauge(m.oldest, now.Sub(s.oldest).Seconds())
 	}
 	if !s.expiry.IsZero() {
 		gauge(m.expiry, float64(s.expiry.Unix()))
 	}
+	m.collectBundle(gauge, now)
 }
 
-func ready(s verdict.Summary) float64 {
-	if s.Readiness() == verdict.Ready {
+func (m *Metrics) collectBundle(gauge func(*prometheus.Desc, float64, ...string), now time.Time) {
+	bundle := m.bundle.Load()
+	if bundle == nil {
+		return
+	}
+	gauge(m.bundleSize, float64(len(bundle.ends)))
+	gauge(m.bundleLoaded, oneIf(bundle.loaded))
+	var next time.Time
+	for _, end := range bundle.ends {
+		if end.After(now) {
+			next = earlier(next, end)
+		}
+	}
+	if !next.IsZero() {
+		gauge(m.bundleExpiry, float64(next.Unix()))
+	}
+}
+
+func oneIf(b bool) float64 {
+	if b {
 		return 1
 	}
 	return 0

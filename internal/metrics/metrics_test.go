@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -59,15 +60,18 @@ func assertSeries(t *testing.T, m *metrics.Metrics, name string, want ...string)
 func small() *metrics.Metrics {
 	m := newMetrics(100, "good", "bare", "foreign", "mute", "new", "left-out")
 	soon, later := verified, breaks
-	soon.Leaf = &x509.Certificate{NotAfter: now.Add(time.Hour)}
-	later.Leaf = &x509.Certificate{NotAfter: now.Add(2 * time.Hour)}
+	soon.Leaf = &x509.Certificate{NotBefore: now.Add(-9 * time.Hour), NotAfter: now.Add(time.Hour)}
+	later.Leaf = &x509.Certificate{NotBefore: now.Add(-9 * time.Hour), NotAfter: now.Add(2 * time.Hour)}
 	m.Put("good", identityOf("good"), 1, soon, now.Add(-time.Minute))
 	m.Put("bare", identityOf("bare"), 1, later, now.Add(-90*time.Second))
 	m.Put("foreign", identityOf("foreign"), 1, rejected, now)
 	m.Put("mute", identityOf("mute"), 1, silent, now)
 	m.Exclude("left-out", identityOf("left-out"), 1)
-	m.BundleChanged(3, nil)
-	m.BundleChanged(3, errors.New("unreadable"))
+	bundle := verdict.Bundle{Certificates: []*x509.Certificate{
+		{NotAfter: now.Add(-time.Hour)}, {NotAfter: now.Add(3 * time.Hour)}, {NotAfter: now.Add(2 * time.Hour)},
+	}}
+	m.BundleChanged(bundle, nil)
+	m.BundleChanged(bundle, errors.New("unreadable"))
 	m.Probed(verdict.Observation{Outcome: verdict.OutcomeCompleted, Duration: 20 * time.Millisecond}, breaks)
 	m.Probed(verdict.Observation{Outcome: verdict.OutcomeTimeout, Duration: 10 * time.Second}, silent)
 	return m
@@ -81,18 +85,22 @@ func TestNamesAndTypesAreThePublishedOnes(t *testing.T) {
 		}
 	}
 	want := []string{
+		"certificates_late_in_lifetime gauge",
 		"check_failures gauge",
 		"cn_validations_total counter",
 		"csr_review_duration_seconds histogram",
 		"csr_reviews_total counter",
 		"earliest_certificate_expiry_timestamp_seconds gauge",
 		"failing_node_info gauge",
+		"interval_seconds gauge",
 		"nodes gauge",
 		"oldest_verdict_age_seconds gauge",
 		"probe_duration_seconds histogram",
 		"probes_total counter",
 		"ready_to_enforce gauge",
 		"trust_bundle_certificates gauge",
+		"trust_bundle_expiry_timestamp_seconds gauge",
+		"trust_bundle_loaded gauge",
 		"trust_bundle_reloads_total counter",
 	}
 	if !slices.Equal(got, want) {
@@ -111,7 +119,11 @@ func TestSeriesOfASmallCluster(t *testing.T) {
 	assertSeries(t, m, "ready_to_enforce", "0")
 	assertSeries(t, m, "oldest_verdict_age_seconds", "90")
 	assertSeries(t, m, "earliest_certificate_expiry_timestamp_seconds", "1.77237e+09")
+	assertSeries(t, m, "interval_seconds", "60")
+	assertSeries(t, m, "certificates_late_in_lifetime", "1")
 	assertSeries(t, m, "trust_bundle_certificates", "3")
+	assertSeries(t, m, "trust_bundle_loaded", "0")
+	assertSeries(t, m, "trust_bundle_expiry_timestamp_seconds", "1.7723736e+09")
 	assertSeries(t, m, "trust_bundle_reloads_total", `{result="failure"} 1`, `{result="success"} 1`)
 	assertSeries(t, m, "cn_validations_total", `{result="failure"} 1`, `{result="success"} 0`)
 	assertSeries(t, m, "probes_total",
@@ -120,6 +132,45 @@ func TestSeriesOfASmallCluster(t *testing.T) {
 		`{outcome="unconnected"} 0`, `{outcome="unresolved"} 0`)
 	assertSeries(t, m, "probe_duration_seconds_count", "2")
 	assertSeries(t, m, "probe_duration_seconds_sum", "10.02")
+}
+
+// The alerts are about what goes on; what is over shows in the reason.
+func TestLateInLifetime(t *testing.T) {
+	for left, want := range map[time.Duration]string{11 * time.Hour: "0", 10 * time.Hour: "1", time.Hour: "1", 0: "1", -time.Second: "0"} {
+		m := newMetrics(100, "a", "b")
+		v := verified
+		v.Leaf = &x509.Certificate{NotBefore: now.Add(left - 100*time.Hour), NotAfter: now.Add(left)}
+		m.Put("a", identityOf("a"), 1, v, now)
+		m.Put("b", identityOf("b"), 1, silent, now) // without a certificate
+		assertSeries(t, m, "certificates_late_in_lifetime", want)
+	}
+}
+
+func TestTrustBundle(t *testing.T) {
+	m := newMetrics(100)
+	assertSeries(t, m, "trust_bundle_loaded")
+	m.BundleChanged(verdict.Bundle{}, errors.New("none"))
+	assertSeries(t, m, "trust_bundle_loaded", "0")
+	assertSeries(t, m, "trust_bundle_certificates", "0")
+	assertSeries(t, m, "trust_bundle_expiry_timestamp_seconds")
+	m.BundleChanged(verdict.Bundle{Certificates: []*x509.Certificate{{NotAfter: now}}}, nil)
+	assertSeries(t, m, "trust_bundle_loaded", "1")
+	assertSeries(t, m, "trust_bundle_expiry_timestamp_seconds")
+	m.End()
+	assertSeries(t, m, "trust_bundle_loaded")
+	assertSeries(t, m, "trust_bundle_certificates")
+}
+
+// A rate needs a series from before the first count.
+func TestWhatIsAlertedOnIsCountedFromZero(t *testing.T) {
+	page := scrape(t, newMetrics(100))
+	for _, decision := range []v1alpha1.ReviewDecision{v1alpha1.ReviewDenied, v1alpha1.ReviewFound} {
+		for _, reason := range v1alpha1.ReviewReasons() {
+			if want := fmt.Sprintf("csr_reviews_total{decision=%q,reason=%q} 0\n", decision, reason); !strings.Contains(page, want) {
+				t.Errorf("no %s", want)
+			}
+		}
+	}
 }
 
 func TestPromlintHasNothingToSay(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
@@ -89,6 +90,9 @@ func table(w io.Writer, r *audit.Report, wide bool) error {
 		fmt.Fprintf(&b, "Finding %s: %s (%s)\n", f.Kind, f.Message, names(f.Nodes))
 	}
 	if len(r.Nodes) > 0 {
+		if r.Readiness != verdict.Ready {
+			fmt.Fprintf(&b, "What to do, by reason: %sREASON.md\n", v1alpha1.Runbooks)
+		}
 		b.WriteByte('\n')
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -167,7 +171,7 @@ func rows(w io.Writer, r *audit.Report, wide bool) {
 			cells = append(cells, certificate(n.Certificate)...)
 			cells = append(cells, dash(n.TLSVersion), (time.Duration(n.DurationMilliseconds) * time.Millisecond).String())
 		}
-		row(w, append(cells, n.Message))
+		row(w, append(cells, verdict.WithoutPage(n.Message, n.Reason)))
 	}
 }
 

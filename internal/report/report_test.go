@@ -99,18 +99,31 @@ func assertLines(t *testing.T, got string, want ...string) {
 	}
 }
 
+const pages = "What to do, by reason: https://github.com/kubelet-cert-auditor/kubelet-cert-auditor/blob/main/docs/runbooks/REASON.md"
+
+// short is a node's message as a table shows it: the pages are named once.
+func short(t *testing.T, n audit.Node) string {
+	t.Helper()
+	text, page, named := strings.Cut(n.Message, " See https://")
+	if named != (n.Status != "True") || named && !strings.HasSuffix(page, "/docs/runbooks/"+string(n.Reason)+".md") {
+		t.Errorf("%s %s: %s", n.Status, n.Reason, n.Message)
+	}
+	return text
+}
+
 func TestTable(t *testing.T) {
 	r := newCluster().add("worker-1", nil).add("worker-2", bare).add("worker-3", bare).mute("worker-4").run()
 	assertLines(t, render(t, r, report.Table),
 		`NOT READY: of 4 nodes 1 are verified, 2 would break once the CN check is on, 0 are refused today, 1 are unknown.`,
 		`Trust bundle: file /ca.crt, 1 certificate, sha256 0123456789abcdef.`,
 		`Finding BareNodeNames: the common name is the bare node name, as k3s, RKE2 and kops issue it; that is the distribution's to change, not the nodes' (worker-2, worker-3)`,
+		pages,
 		``,
 		`NAME      STATUS   REASON              ADDRESS         MESSAGE`,
-		`worker-2  False    CommonNameMismatch  10.0.0.2:10250  `+r.Nodes[0].Message,
-		`worker-3  False    CommonNameMismatch  10.0.0.3:10250  `+r.Nodes[1].Message,
-		`worker-4  Unknown  ProbeTimeout        10.0.0.4:10250  `+r.Nodes[2].Message,
-		`worker-1  True     Verified            10.0.0.1:10250  `+r.Nodes[3].Message)
+		`worker-2  False    CommonNameMismatch  10.0.0.2:10250  `+short(t, r.Nodes[0]),
+		`worker-3  False    CommonNameMismatch  10.0.0.3:10250  `+short(t, r.Nodes[1]),
+		`worker-4  Unknown  ProbeTimeout        10.0.0.4:10250  `+short(t, r.Nodes[2]),
+		`worker-1  True     Verified            10.0.0.1:10250  `+short(t, r.Nodes[3]))
 }
 
 func TestWide(t *testing.T) {
@@ -120,11 +133,12 @@ func TestWide(t *testing.T) {
 	assertLines(t, render(t, r, report.Wide),
 		`UNKNOWN: of 3 nodes 1 are verified, 0 would break once the CN check is on, 0 are refused today, 2 are unknown.`,
 		`Trust bundle: file /ca.crt, 1 certificate, sha256 0123456789abcdef.`,
+		pages,
 		``,
 		`NAME      STATUS   REASON        ADDRESS         COMMON NAME             ISSUER           NOT AFTER             TLS      TIME  MESSAGE`,
-		`worker-2  Unknown  ProbeTimeout  10.0.0.2:10250  -                       -                -                     -        1s    `+r.Nodes[0].Message,
-		`worker-3  Unknown  NoAddress     -               -                       -                -                     -        0s    `+r.Nodes[1].Message,
-		`worker-1  True     Verified      10.0.0.1:10250  "system:node:worker-1"  "CN=kubernetes"  2027-03-01T12:00:00Z  TLS 1.3  7ms   `+r.Nodes[2].Message)
+		`worker-2  Unknown  ProbeTimeout  10.0.0.2:10250  -                       -                -                     -        1s    `+short(t, r.Nodes[0]),
+		`worker-3  Unknown  NoAddress     -               -                       -                -                     -        0s    `+short(t, r.Nodes[1]),
+		`worker-1  True     Verified      10.0.0.1:10250  "system:node:worker-1"  "CN=kubernetes"  2027-03-01T12:00:00Z  TLS 1.3  7ms   `+short(t, r.Nodes[2]))
 }
 
 // head is what stands above the table of nodes.
@@ -157,7 +171,7 @@ func TestHead(t *testing.T) {
 			newCluster().add("a", bare).with(func(o *audit.Options) { o.What = verdict.WhatTLS }),
 			[]string{
 				"NOT READY: of 1 nodes 0 are verified, 1 would break once the CN check is on, 0 are refused today, 0 are unknown.",
-				"Without the common name (--what tls) the answer is Ready: this is about today, not about turning the check on.", bundle,
+				"Without the common name (--what tls) the answer is Ready: this is about today, not about turning the check on.", bundle, pages,
 			},
 		},
 		"--what cn": {
@@ -165,14 +179,14 @@ func TestHead(t *testing.T) {
 				with(func(o *audit.Options) { o.What = verdict.WhatCN }),
 			[]string{
 				"NOT READY: of 1 nodes 0 are verified, 0 would break once the CN check is on, 1 are refused today, 0 are unknown.",
-				"By the common name alone (--what cn) the answer is Ready.", bundle,
+				"By the common name alone (--what cn) the answer is Ready.", bundle, pages,
 			},
 		},
 		"no CA": {
 			newCluster().add("a", nil).with(func(o *audit.Options) { o.Policy.Bundle = verdict.Bundle{} }),
 			[]string{
 				"UNKNOWN: of 1 nodes 0 are verified, 0 would break once the CN check is on, 0 are refused today, 1 are unknown.",
-				"No CA was given, so no chain was verified: pass --kubelet-certificate-authority.",
+				"No CA was given, so no chain was verified: pass --kubelet-certificate-authority.", pages,
 			},
 		},
 		"warnings about the bundle": {

@@ -37,6 +37,9 @@ func FuzzJudge(f *testing.F) {
 		if len(v.Message) > 1024 || v.Message == "" {
 			t.Errorf("a message of %d bytes", len(v.Message))
 		}
+		if v.Status != verdict.True && !strings.HasSuffix(v.Message, v.Reason.Page()) {
+			t.Errorf("%q does not end with its page", v.Message)
+		}
 		if !v.NextLook.IsZero() && !v.NextLook.After(at) {
 			t.Errorf("the next look is at %s, but now is %s", v.NextLook, at)
 		}

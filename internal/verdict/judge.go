@@ -59,11 +59,11 @@ func judgeChain(exp Expectation, obs Observation, policy Policy, now time.Time) 
 		// fails as this handshake did: the peer did not prove the key.
 		o := outcomeVerdict(obs, policy, exp, now)
 		v.Status, v.Reason, v.NextLook = o.status, o.reason, o.nextLook
-		v.Message = message(exp, o.text+": it showed a certificate but did not prove to hold its key", nil, "")
+		v.Message = message(exp, v.Reason, o.text+": it showed a certificate but did not prove to hold its key", nil, "")
 		return v
 	}
 	v.Hint = hint(e, v, findings)
-	v.Message = message(exp, headline(v, noBundle), findings, v.Hint)
+	v.Message = message(exp, v.Reason, headline(v, noBundle), findings, v.Hint)
 	return v
 }
 
@@ -101,7 +101,7 @@ func judgeOutcome(exp Expectation, obs Observation, policy Policy, now time.Time
 			}
 		}
 	}
-	v.Message = message(exp, o.text, nil, o.hint)
+	v.Message = message(exp, o.reason, o.text, nil, o.hint)
 	return v
 }
 
@@ -181,7 +181,7 @@ func notReady(exp Expectation) string {
 }
 
 func unknown(exp Expectation, reason v1alpha1.Reason, text, hint string) Verdict {
-	return Verdict{Reason: reason, Message: message(exp, text, nil, hint), Hint: hint, Checks: notRun()}
+	return Verdict{Reason: reason, Message: message(exp, reason, text, nil, hint), Hint: hint, Checks: notRun()}
 }
 
 func notRun() []Check {

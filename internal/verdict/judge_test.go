@@ -123,6 +123,12 @@ func assertMessage(t *testing.T, v verdict.Verdict) {
 	if !strings.Contains(v.Message, v.Hint) {
 		t.Errorf("message %q lacks hint %q", v.Message, v.Hint)
 	}
+	if v.Status != verdict.True && !strings.HasSuffix(v.Message, " See "+v.Reason.Page()) {
+		t.Errorf("message %q does not end with its page", v.Message)
+	}
+	if verdict.WithoutPage(v.Message, v.Reason) == v.Message != (v.Status == verdict.True) {
+		t.Errorf("message %q: the page cannot be taken off", v.Message)
+	}
 }
 
 // A verdict that is True must be one that crypto/x509 gives too.

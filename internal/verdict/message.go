@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 )
 
 const (
@@ -18,9 +20,9 @@ const (
 	maxNames = 4
 )
 
-// message puts the dialled endpoint, the answer, every failing check and the
-// hint into one bounded line.
-func message(exp Expectation, headline string, findings []Finding, hint string) string {
+// message puts the dialled endpoint, the answer, every failing check, the hint
+// and the reason's page into one bounded line.
+func message(exp Expectation, reason v1alpha1.Reason, headline string, findings []Finding, hint string) string {
 	var b strings.Builder
 	b.WriteString(headline)
 	if exp.Endpoint.Host != "" {
@@ -30,12 +32,28 @@ func message(exp Expectation, headline string, findings []Finding, hint string) 
 	for _, f := range findings {
 		fmt.Fprintf(&b, " %s: %s.", f.Check, f.Message)
 	}
-	if hint == "" {
-		return Cut(b.String(), maxMessage)
+	tail := ""
+	if hint != "" {
+		tail = " Hint: " + hint + "."
 	}
 	// What to do is worth more than the end of a long list of names.
-	tail := " Hint: " + hint + "."
-	return Cut(Cut(b.String(), max(maxMessage-len(tail), maxMessage/2))+tail, maxMessage)
+	page := seePage(reason)
+	tail = Cut(tail, maxMessage/2-len(page)) + page
+	return Cut(b.String(), maxMessage-len(tail)) + tail
+}
+
+// seePage ends the message of every reason that asks for something.
+func seePage(reason v1alpha1.Reason) string {
+	if reason == v1alpha1.ReasonVerified {
+		return ""
+	}
+	return " See " + reason.Page()
+}
+
+// WithoutPage is a verdict's message without the address of its reason's page,
+// for where many messages stand below each other.
+func WithoutPage(message string, reason v1alpha1.Reason) string {
+	return strings.TrimSuffix(message, seePage(reason))
 }
 
 // Quote makes hostile input safe to show: escaped, and bounded.

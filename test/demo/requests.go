@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -96,7 +97,7 @@ func (d *demo) checkRequests(ctx context.Context) error {
 		return err
 	}
 	for _, decision := range []string{"warned", "denied", "found"} {
-		if !strings.Contains(metrics, fmt.Sprintf(`csr_reviews_total{decision=%q,reason="ForeignAddress"}`, decision)) {
+		if !regexp.MustCompile(fmt.Sprintf(`csr_reviews_total{decision=%q,reason="ForeignAddress"} [1-9]`, decision)).MatchString(metrics) {
 			return fmt.Errorf("no request was counted as %s for ForeignAddress", decision)
 		}
 	}
