@@ -5,7 +5,7 @@ GO ?= go
 .DEFAULT_GOAL := help
 
 # The directories with a go.mod of their own.
-MODULES := . internal/tools test/kubernetes
+MODULES := . internal/tools internal/tools/promtool internal/tools/helm internal/tools/crds internal/tools/cyclonedx test/kubernetes
 
 # What generate and manifests write.
 GENERATED := docs/field-cases.md api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml config/webhook/role.yaml
@@ -39,8 +39,11 @@ manifests: bin/controller-gen ## Regenerate the CRD and the RBAC roles.
 # packages run one after another, and uncached: what they test is partly YAML
 # and binaries, which Go's cache does not know of.
 on_server = {{$$s := false}}{{range .TestImports}}{{if eq . "$(MODULE)/test/controlplane"}}{{$$s = true}}{{end}}{{end}}{{range .XTestImports}}{{if eq . "$(MODULE)/test/controlplane"}}{{$$s = true}}{{end}}{{end}}
-server_packages = $(GO) list -f '$(on_server){{if $$s}}{{.ImportPath}}{{end}}' ./... | grep -v /test/e2e$$
-other_packages = $(GO) list -f '$(on_server){{if not $$s}}{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}{{end}}' ./...
+server_packages = $(GO) list -f '$(on_server){{if $$s}}{{.ImportPath}}{{end}}' ./... | grep -v '$(apart)'
+other_packages = $(GO) list -f '$(on_server){{if not $$s}}{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}{{end}}' ./... | grep -v '$(apart)'
+
+# These have targets of their own, for what they need besides.
+apart = /test/\(alerts\|e2e\)$$
 
 # The kube-apiserver that oracle asks: the pinned one, or that of K8S_VERSION.
 K8S_VERSION ?=
@@ -71,6 +74,10 @@ ifeq ($(KUBEBUILDER_ASSETS),)
 	@$(GO) run -C test/kubernetes . kubelet kube-controller-manager fakecri
 endif
 	$(GO) test $(RACE) -count=1 -timeout 20m ./test/e2e
+
+.PHONY: alerts
+alerts: bin/promtool ## Check the alerts in config/prometheus with promtool.
+	$(GO) test -count=1 ./test/alerts
 
 # How long each fuzz target runs.
 FUZZTIME ?= 60s
@@ -136,7 +143,7 @@ ifeq ($(KUBEBUILDER_ASSETS),)
 endif
 
 .PHONY: tools
-tools: bin/controller-gen bin/golangci-lint ## Build the pinned development tools into bin/.
+tools: bin/controller-gen bin/golangci-lint bin/promtool ## Build the pinned development tools into bin/.
 
 # A build that changes nothing may leave the old time on the file: hence touch.
 bin/controller-gen: internal/tools/go.mod
@@ -145,4 +152,8 @@ bin/controller-gen: internal/tools/go.mod
 
 bin/golangci-lint: internal/tools/go.mod
 	CGO_ENABLED=0 $(GO) build -C internal/tools -trimpath -o '$(CURDIR)/bin/' github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+bin/promtool: internal/tools/promtool/go.mod
+	CGO_ENABLED=0 $(GO) build -C internal/tools/promtool -trimpath -o '$(CURDIR)/bin/' github.com/prometheus/prometheus/cmd/promtool
 	@touch $@

@@ -37,6 +37,7 @@ var rooms = map[string][]string{
 	"internal/trust":     {"internal/verdict"},
 	"internal/verdict":   {"api/v1alpha1"},
 
+	"test/alerts":       {},
 	"test/arrows":       {},
 	"test/bench":        {all},
 	"test/certs":        {"api/v1alpha1"},

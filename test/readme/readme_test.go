@@ -166,6 +166,9 @@ func TestMetricsAreThoseOfTheCollector(t *testing.T) {
 	var listed []string
 	for _, row := range table(t, "Metrics") {
 		name := unquoted(row[0])
+		if !strings.HasPrefix(name, "kubelet_cert_auditor_") { // the other table there is about alerts
+			continue
+		}
 		listed = append(listed, name)
 		sameList(t, "labels of "+name, quotedWords(row[2]), labels[name])
 	}
@@ -368,15 +371,7 @@ var (
 // Links of the README and of every document in docs lead to files, and to their
 // headings.
 func TestLinksLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range append(pages, filepath.Join(root, "README.md")) {
-		page, err := filepath.Rel(root, page)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, page := range documents(t) {
 		for _, match := range linkInText.FindAllStringSubmatch(document(t, page), -1) {
 			link, anchor, _ := strings.Cut(match[1], "#")
 			if strings.HasPrefix(link, "https://") {
@@ -395,6 +390,80 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// documents are the Markdown files at the root and in docs.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range found {
+			page, err := filepath.Rel(root, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages = append(pages, page)
+		}
+	}
+	return pages
+}
+
+// Each reason and alert has its page, with what an operator looks for there, and
+// there is no page of anything else.
+func TestRunbooks(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "config/prometheus/prometheus_rule.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var alerts, want []string
+	severities := map[string]string{}
+	for _, match := range regexp.MustCompile(`(?m)^ +- alert: (\w+)\n(?:.*\n)*? +severity: (\w+)$`).FindAllStringSubmatch(string(text), -1) {
+		alerts = append(alerts, match[1])
+		severities[match[1]] = match[2]
+	}
+	var listed []string
+	for _, row := range table(t, "Metrics") {
+		if name := unquoted(row[0]); severities[name] != "" {
+			listed = append(listed, name)
+			if row[1] != severities[name] {
+				t.Errorf("%s: severity %s, the rule says %s", name, row[1], severities[name])
+			}
+		}
+	}
+	sameSet(t, "alerts", listed, slices.Clone(alerts))
+
+	want = append(want, alerts...)
+	for _, reason := range v1alpha1.Reasons() {
+		want = append(want, string(reason))
+		if page := reason.Page(); page != v1alpha1.Runbooks+string(reason)+".md" {
+			t.Errorf("the page of %s is %s", reason, page)
+		}
+	}
+	var pages []string
+	for _, page := range documents(t) {
+		if filepath.Dir(page) != "docs/runbooks" {
+			continue
+		}
+		name := strings.TrimSuffix(filepath.Base(page), ".md")
+		pages = append(pages, name)
+		text := document(t, page)
+		if name == string(v1alpha1.ReasonVerified) {
+			continue
+		}
+		for _, words := range []string{"# " + name + "\n", "**Meaning.**", "**Impact.**", "\n## Diagnosis\n", "\n## Remedy\n"} {
+			if !strings.Contains(text, words) {
+				t.Errorf("%s: no %q", page, words)
+			}
+		}
+		if _, diagnosis, _ := strings.Cut(text, "## Diagnosis"); !strings.Contains(diagnosis, "\n    kubectl ") {
+			t.Errorf("%s: no command that can be pasted", page)
+		}
+	}
+	sameSet(t, "runbooks", pages, want)
 }
 
 func anchorsOf(text string) map[string]bool {
