@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
 // +kubebuilder:rbac:groups=kubeletcert.dev,resources=kubeletcertaudits,verbs=get;list;watch
@@ -42,6 +43,9 @@ const (
 	settle = 100 * time.Millisecond
 	// maxFailingNodes in the status.
 	maxFailingNodes = 100
+	// lookAtAPIServers is how often kube-apiserver's Pods are read: its flags
+	// change with its Pods, by hand.
+	lookAtAPIServers = 5 * time.Minute
 )
 
 // AuditReconciler turns the spec and the trust bundle into a regime, and the
@@ -54,6 +58,7 @@ type AuditReconciler struct {
 	Ledger   Ledger
 	Counters Counters
 	Bundles  Bundles
+	Servers  APIServers
 	Regimes  *Regimes
 	Nodes    *NodeReconciler
 	Clock    clock.Clock
@@ -71,6 +76,8 @@ type run struct {
 	sweepStart  time.Time
 	lastSweep   time.Time // zero until the first one of this process
 	statusAt    time.Time
+	servers     verdict.APIServers
+	serversAt   time.Time // of the last look at them, even if it failed
 }
 
 // SetupWithManager registers the controller.
@@ -145,6 +152,7 @@ func (r *AuditReconciler) adopt(ctx context.Context, audit *v1alpha1.KubeletCert
 	r.run.sweepStart = r.Clock.Now() // before the first probe of the regime
 	r.run.takeOver = !r.run.started
 	r.run.started = true
+	r.run.serversAt = time.Time{}
 	r.Regimes.set(next)
 	r.Ledger.Begin(next.epoch, next.interval)
 	r.Nodes.EnqueueAll()
@@ -154,6 +162,8 @@ func (r *AuditReconciler) adopt(ctx context.Context, audit *v1alpha1.KubeletCert
 // report writes the status if it changed, but counts alone at most once a tick.
 func (r *AuditReconciler) report(ctx context.Context, audit *v1alpha1.KubeletCertAudit, present *regime, bundleErr error) (ctrl.Result, error) {
 	now := r.Clock.Now()
+	servers := verdict.JudgeAPIServers(r.servers(ctx, now), addressTypes(audit))
+	r.Ledger.Differ(servers.Differs())
 	summary := r.Ledger.Summarize(now)
 	before := audit.DeepCopy()
 	if summary.NotProbedYet == 0 && summary.Total() > 0 && !summary.OldestLook.Before(r.run.sweepStart) {
@@ -164,7 +174,7 @@ func (r *AuditReconciler) report(ctx context.Context, audit *v1alpha1.KubeletCer
 		audit.Status.LastSweepTime = &metav1.Time{Time: r.run.lastSweep}
 	}
 	writeStatus(audit, answer{
-		summary: summary, regime: present, bundleErr: bundleErr, takeOver: r.run.takeOver, now: now,
+		summary: summary, regime: present, bundleErr: bundleErr, servers: servers, takeOver: r.run.takeOver, now: now,
 	})
 	if left := tick - now.Sub(r.run.statusAt); left > 0 && sameAnswer(before, audit) {
 		return ctrl.Result{RequeueAfter: left}, nil
@@ -180,6 +190,30 @@ func (r *AuditReconciler) report(ctx context.Context, audit *v1alpha1.KubeletCer
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	return ctrl.Result{RequeueAfter: tick}, nil
+}
+
+// servers is what was last seen of kube-apiserver's Pods. A look that fails
+// changes nothing: it is one more after a while.
+func (r *AuditReconciler) servers(ctx context.Context, now time.Time) verdict.APIServers {
+	if r.run.serversAt.IsZero() || now.Sub(r.run.serversAt) >= lookAtAPIServers {
+		r.run.serversAt = now
+		seen, err := r.Servers.Look(ctx)
+		if err != nil {
+			log.FromContext(ctx).Info("kube-apiserver's Pods could not be read", "error", err.Error())
+			return r.run.servers
+		}
+		r.run.servers = seen
+	}
+	return r.run.servers
+}
+
+// addressTypes that the audit judges by, in words.
+func addressTypes(audit *v1alpha1.KubeletCertAudit) []string {
+	types := make([]string, 0, len(audit.Spec.PreferredAddressTypes))
+	for _, t := range audit.Spec.PreferredAddressTypes {
+		types = append(types, string(t))
+	}
+	return types
 }
 
 // stop ends judging; when it returns, no verdict is being written.

@@ -34,6 +34,7 @@ type Ledger interface {
 	Names() []string
 	Forget(name string)
 	Begin(epoch int64, interval time.Duration)
+	Differ(differs bool)
 	End()
 	Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time)
 	Exclude(name string, id verdict.Identity, epoch int64)
@@ -50,6 +51,12 @@ type Counters interface {
 // may return the last good bundle together with an error.
 type Bundles interface {
 	Load(ctx context.Context, source *v1alpha1.TrustBundleSource) (verdict.Bundle, error)
+}
+
+// APIServers says how kube-apiserver is configured to verify kubelets, as far as
+// that can be seen.
+type APIServers interface {
+	Look(ctx context.Context) (verdict.APIServers, error)
 }
 
 // RequestReviewer says what is wrong with a request that exists.

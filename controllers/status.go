@@ -21,6 +21,7 @@ type answer struct {
 	summary   verdict.Summary
 	regime    *regime
 	bundleErr error
+	servers   verdict.APIServersAnswer
 	// takeOver: the process has led under one regime only, and has not probed
 	// every node yet.
 	takeOver bool
@@ -47,6 +48,7 @@ func writeStatus(audit *v1alpha1.KubeletCertAudit, a answer) {
 		meta.SetStatusCondition(&s.Conditions, *ready)
 	}
 	meta.SetStatusCondition(&s.Conditions, bundleCondition(a))
+	meta.SetStatusCondition(&s.Conditions, serversCondition(a))
 }
 
 // readyCondition is nil where the condition stays as it stands.
@@ -58,7 +60,7 @@ func readyCondition(audit *v1alpha1.KubeletCertAudit, a answer) *metav1.Conditio
 		if a.summary.RejectedToday > 0 {
 			c.Reason = v1alpha1.AuditReasonNodesRejectedToday
 		}
-	case a.takeOver && stands(audit, a):
+	case a.takeOver && !a.summary.Differs && stands(audit, a):
 		return nil
 	case a.summary.Total() == 0 && a.summary.Excluded == 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNoNodes
@@ -66,6 +68,8 @@ func readyCondition(audit *v1alpha1.KubeletCertAudit, a answer) *metav1.Conditio
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNodesUnknown
 	case a.summary.Overdue:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonSweepOverdue
+	case a.summary.Differs:
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonAPIServerDiffers
 	case a.summary.Excluded > 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNodesExcluded
 	default:
@@ -99,6 +103,9 @@ func readyMessage(audit *v1alpha1.KubeletCertAudit, a answer) string {
 	if audit.Spec.TrustBundle == nil {
 		text += "; judged by the cluster CA: the API server's own --kubelet-certificate-authority was not read"
 	}
+	if s.Differs {
+		text += "; " + a.servers.Message
+	}
 	return text
 }
 
@@ -120,6 +127,13 @@ func bundleCondition(a answer) metav1.Condition {
 		c.Message = fmt.Sprintf("%s; %d blocks were skipped, see status.trustBundle.warnings", c.Message, bundle.Skipped)
 	}
 	return c
+}
+
+func serversCondition(a answer) metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.AuditKubeletCA, ObservedGeneration: a.regime.generation,
+		Status: metav1.ConditionStatus(a.servers.Status.String()), Reason: a.servers.Reason, Message: a.servers.Message,
+	}
 }
 
 // maxWarnings in the status; the rest is counted.

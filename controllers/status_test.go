@@ -56,6 +56,8 @@ func TestReadyCondition(t *testing.T) {
 		{"one unknown", func(s *state) { s.summary.Tally = verdict.Tally{Verified: 1, Unknown: 1} }, "Unknown NodesUnknown"},
 		{"one breaks", func(s *state) { s.summary.Tally = verdict.Tally{Verified: 1, BreaksWhenEnabled: 1} }, "False NodesWouldBreak"},
 		{"one rejected", func(s *state) { s.summary.Tally = verdict.Tally{RejectedToday: 1, BreaksWhenEnabled: 1} }, "False NodesRejectedToday"},
+		{"kube-apiserver dials otherwise", func(s *state) { s.summary.Differs = true }, "Unknown APIServerDiffers"},
+		{"kube-apiserver dials otherwise, one breaks", func(s *state) { s.summary.Differs, s.summary.BreaksWhenEnabled = true, 1 }, "False NodesWouldBreak"},
 		{"a verdict overdue", func(s *state) { s.summary.Overdue = true }, "Unknown SweepOverdue"},
 		{"a verdict overdue, one breaks", func(s *state) { s.summary.Overdue, s.summary.BreaksWhenEnabled = true, 1 }, "False NodesWouldBreak"},
 

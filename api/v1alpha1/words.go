@@ -114,6 +114,10 @@ const (
 	// AuditTrustBundleLoaded: False when the CA bundle of the spec could not be
 	// read; the last good copy of the same source, if any, stays in use.
 	AuditTrustBundleLoaded = "TrustBundleLoaded"
+	// AuditKubeletCA: True when every kube-apiserver that can be seen verifies
+	// kubelets' certificates, False when one does not, so that the CN check
+	// cannot be turned on there; Unknown where they cannot be seen.
+	AuditKubeletCA = "KubeletCertificateAuthorityConfigured"
 )
 
 // Reasons of the conditions of a KubeletCertAudit.
@@ -125,9 +129,16 @@ const (
 	AuditReasonNodesExcluded      = "NodesExcluded"
 	AuditReasonNoNodes            = "NoNodes"
 	AuditReasonSweepOverdue       = "SweepOverdue"
+	AuditReasonAPIServerDiffers   = "APIServerDiffers"
 
 	AuditReasonLoaded         = "Loaded"
 	AuditReasonSomeUnreadable = "SomeCertificatesSkipped"
 	AuditReasonKeptLastGood   = "KeptLastGood"
 	AuditReasonNotLoaded      = "NotLoaded"
+
+	AuditReasonFlagSet       = "FlagSet"
+	AuditReasonFlagMissing   = "FlagMissing"
+	AuditReasonNotVisible    = "NotVisible"
+	AuditReasonNotAllowed    = "NotAllowed"
+	AuditReasonNotUnderstood = "NotUnderstood"
 )

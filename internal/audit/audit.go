@@ -28,6 +28,8 @@ type Options struct {
 	Policy    verdict.Policy
 	// Requests that nodes have made, for advice; nil where they are not known.
 	Requests *kubelet.Requests
+	// APIServers as far as they could be seen; nil where nobody looked.
+	APIServers *verdict.APIServers
 	// Paths that earlier sweeps have verified; nil where there is one sweep.
 	Paths *Paths
 	// Timeout of one probe.

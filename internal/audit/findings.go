@@ -15,6 +15,9 @@ import (
 
 // Kinds of findings.
 const (
+	FindingNoKubeletCA       = "KubeletsNotVerified"
+	FindingAddressTypes      = "AddressTypesDiffer"
+	FindingCheckIsOn         = "CheckIsOn"
 	FindingIssuerNotInBundle = "IssuerNotInBundle"
 	FindingBareNodeNames     = "BareNodeNames"
 	FindingSelfSigned        = "SelfSignedFallback"
@@ -31,10 +34,24 @@ const (
 // FindingKinds lists every kind, in the order of the report.
 func FindingKinds() []string {
 	return []string{
-		FindingIssuerNotInBundle, FindingBareNodeNames, FindingSelfSigned, FindingLargeHelloDropped, FindingOtherIdentity,
+		FindingNoKubeletCA, FindingAddressTypes, FindingCheckIsOn, FindingIssuerNotInBundle, FindingBareNodeNames, FindingSelfSigned, FindingLargeHelloDropped, FindingOtherIdentity,
 		FindingAbsentIdentity, FindingSharedCertificate, FindingSharedAddress, FindingVirtualKubelets, FindingLongNodeNames,
 		FindingSameIssuer,
 	}
+}
+
+// serverFindings are about kube-apiserver rather than nodes.
+func serverFindings(a verdict.APIServersAnswer) []Finding {
+	var list []Finding
+	add := func(kind, message string, names []string) {
+		if len(names) > 0 {
+			list = append(list, Finding{Kind: kind, Message: message + ": " + strings.Join(names, ", "), Nodes: []string{}})
+		}
+	}
+	add(FindingNoKubeletCA, "kube-apiserver has no --kubelet-certificate-authority, so that it verifies no kubelet today and the CN check cannot be turned on", a.Unverifying)
+	add(FindingAddressTypes, "kube-apiserver has other --kubelet-preferred-address-types, so that it may dial other addresses than were judged", a.Differing)
+	add(FindingCheckIsOn, "kube-apiserver checks the common name already", a.Checking)
+	return list
 }
 
 // findings are patterns over nodes; the one that explains most leads.

@@ -83,6 +83,11 @@ type Node struct {
 	// TLSVersion such as "TLS 1.3"; empty where none was agreed on.
 	TLSVersion           string `json:"tlsVersion"`
 	DurationMilliseconds int64  `json:"durationMilliseconds"`
+
+	// Answer is the status as far as Report.What goes.
+	Answer verdict.Status `json:"-"`
+	// Group is what the verdict means for the cluster.
+	Group verdict.Group `json:"-"`
 }
 
 // Check is the result of one check.
@@ -116,16 +121,25 @@ func NewReport(looked []Looked, opts Options) *Report {
 			Certificates: len(opts.Policy.Bundle.Certificates), Warnings: orEmpty(opts.Policy.Bundle.Warnings),
 		},
 		PreferredAddressTypes: []string{},
-		Findings:              orEmpty(findings(looked, opts.Policy.Bundle)),
+		Findings:              []Finding{},
 		Nodes:                 make([]Node, 0, len(looked)),
 		ClusterCA:             opts.ClusterCA,
 	}
 	for _, t := range opts.Endpoints.PreferredAddressTypes {
 		r.PreferredAddressTypes = append(r.PreferredAddressTypes, string(t))
 	}
+	var servers verdict.APIServersAnswer
+	if opts.APIServers != nil {
+		servers = verdict.JudgeAPIServers(*opts.APIServers, r.PreferredAddressTypes)
+		r.Findings = append(r.Findings, serverFindings(servers)...)
+	}
+	r.Findings = append(r.Findings, findings(looked, opts.Policy.Bundle)...)
 	r.summarize(looked, opts)
+	if servers.Differs() { // Ready would be about other addresses
+		r.Readiness, r.Answer = r.Readiness.AtBest(verdict.ReadinessUnknown), r.Answer.AtBest(verdict.ReadinessUnknown)
+	}
 	for _, l := range looked {
-		r.Nodes = append(r.Nodes, newNode(l))
+		r.Nodes = append(r.Nodes, newNode(l, opts.What))
 	}
 	return r
 }
@@ -162,12 +176,13 @@ func (s *CheckSummary) add(result verdict.Result) {
 	}
 }
 
-func newNode(l Looked) Node {
+func newNode(l Looked, what verdict.What) Node {
 	n := Node{
 		Name: l.Node.Name, UID: string(l.Node.UID),
 		Status: l.Verdict.Status.String(), Reason: l.Verdict.Reason, Message: l.Verdict.Message, Hint: l.Verdict.Hint,
 		Address: l.Expectation.Endpoint.Host, AddressType: l.Expectation.Endpoint.AddressType, Port: l.Expectation.Endpoint.Port,
 		Checks: []Check{}, DurationMilliseconds: l.Observation.Duration.Milliseconds(),
+		Answer: l.Verdict.Answer(what), Group: l.Verdict.Group(),
 	}
 	for _, c := range l.Verdict.Checks {
 		n.Checks = append(n.Checks, Check{Name: c.Name, Result: c.Result.String(), Message: c.Message})

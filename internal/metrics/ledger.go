@@ -19,6 +19,7 @@ type Ledger struct {
 	mu       sync.RWMutex
 	epoch    int64 // 0: not leading, or no audit
 	interval time.Duration
+	differs  bool
 	nodes    map[string]*entry
 }
 
@@ -72,6 +73,13 @@ func (l *Ledger) Begin(epoch int64, interval time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epoch, l.interval = epoch, interval
+}
+
+// Differ says whether some kube-apiserver dials other addresses than those judged.
+func (l *Ledger) Differ(differs bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.differs = differs
 }
 
 // End says that nothing is judged any more.
@@ -146,6 +154,7 @@ func (l *Ledger) snapshot(now time.Time) (snapshot, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	s := snapshot{interval: l.interval, nodes: map[statusReason]int{}}
+	s.Differs = l.differs
 	var failing []failingNode
 	l.each(func(name string, created time.Time, e *entry) {
 		if created.After(s.NewestNode) {

@@ -86,6 +86,16 @@ func (t Tally) Readiness() Readiness {
 	return Ready
 }
 
+// AtBest is the worse one of two.
+func (r Readiness) AtBest(limit Readiness) Readiness {
+	for _, worst := range []Readiness{NotReady, ReadinessUnknown} {
+		if r == worst || limit == worst {
+			return worst
+		}
+	}
+	return Ready
+}
+
 // Summary is what a ledger of verdicts says about a cluster.
 type Summary struct {
 	Tally
@@ -99,16 +109,19 @@ type Summary struct {
 	OldestLook time.Time
 	// Overdue: a node was looked at too long ago for its verdict to hold.
 	Overdue bool
+	// Differs: some kube-apiserver dials other addresses than those judged.
+	Differs bool
 	// NewestNode is the latest creation time of a Node.
 	NewestNode time.Time
 }
 
-// Readiness of the nodes, which verdicts that are overdue make Unknown at best.
+// Readiness of the nodes, which verdicts that are overdue, or about other
+// addresses than kube-apiserver's, make Unknown at best.
 func (s Summary) Readiness() Readiness {
-	if r := s.Tally.Readiness(); r != Ready || !s.Overdue {
-		return r
+	if s.Overdue || s.Differs {
+		return s.Tally.Readiness().AtBest(ReadinessUnknown)
 	}
-	return ReadinessUnknown
+	return s.Tally.Readiness()
 }
 
 // Overdue says that a look is older than three intervals, so that it cannot
