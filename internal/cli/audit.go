@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/apiserver"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/probe"
@@ -41,7 +42,13 @@ type auditOptions struct {
 	timeout     time.Duration
 	concurrency int
 	allowLocal  bool
+	watch       bool
+	pause       time.Duration
 	streams     Streams
+
+	cluster *rest.Config // nil where the Nodes come from a file
+	limiter *probe.Limiter
+	paths   *audit.Paths // nil where there is one sweep
 }
 
 func newAuditCommand(streams Streams) *cobra.Command {
@@ -64,6 +71,7 @@ func newAuditCommand(streams Streams) *cobra.Command {
 		},
 	}
 	o.addFlags(cmd.Flags())
+	completeValues(cmd)
 	return cmd
 }
 
@@ -77,6 +85,8 @@ func (o *auditOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "the time limit of one probe")
 	flags.IntVar(&o.concurrency, "concurrency", 128, "the number of probes at a time; up to sixteen times as many while their peers keep them all waiting")
 	flags.BoolVar(&o.allowLocal, "allow-local-addresses", false, "also dial loopback, link-local, multicast and unspecified addresses")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "look again, and repaint a terminal, until every node passes")
+	flags.DurationVar(&o.pause, "watch-interval", 10*time.Second, "the pause between two looks of --watch")
 	addConnectionFlags(flags, o.connection)
 }
 
@@ -89,6 +99,7 @@ func (o *auditOptions) validate() error {
 		problems = append(problems, validateRequired("--filename", o.filename)...)
 	}
 	problems = append(problems, validateAtLeastOne("--concurrency", o.concurrency)...)
+	problems = append(problems, o.validateWatch()...)
 	selects, err := labels.Parse(o.selector)
 	if err != nil {
 		problems = append(problems, fmt.Errorf("--selector=%q: %w", o.selector, err))
@@ -98,48 +109,61 @@ func (o *auditOptions) validate() error {
 }
 
 func (o *auditOptions) run(ctx context.Context) error {
-	var cluster *rest.Config
 	if !o.fromFile {
 		config, err := connect(o.connection)
 		if err != nil {
 			return err
 		}
-		cluster = config
-	}
-	bundle, clusterCA, err := loadCA(ctx, o.ca, o.caGiven, cluster)
-	if err != nil {
-		return err
-	}
-	nodes, excluded, err := o.nodes(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	requests, err := o.requests(ctx, cluster)
-	if err != nil {
-		return err
+		o.cluster = config
 	}
 	defer TuneForASweep()()
-	progress, done := o.progress(len(nodes))
-	limiter := probe.NewLimiter(o.concurrency)
-	result := audit.Run(ctx, nodes, audit.Options{
-		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal, Limiter: limiter},
-		Endpoints: o.endpoints.options(),
-		Policy:    verdict.Policy{Bundle: bundle},
-		Requests:  requests,
-		Timeout:   o.timeout, Concurrency: o.concurrency, Allowed: limiter.Allowed,
-		What:     verdict.What(o.what),
-		Selector: o.selector, Excluded: excluded, ClusterCA: clusterCA,
-		Clock: clock.RealClock{}, Progress: progress,
-	})
-	done()
+	o.limiter = probe.NewLimiter(o.concurrency)
+	if o.watch {
+		o.paths = &audit.Paths{}
+		return o.watchUntilReady(ctx)
+	}
+	result, err := o.sweep(ctx)
+	if err != nil {
+		return err
+	}
 	if err := report.Render(o.streams.Out, result, report.Format(o.output)); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return answerOf(result.Answer)
 }
 
+// sweep reads everything anew and looks at each node once.
+func (o *auditOptions) sweep(ctx context.Context) (*audit.Report, error) {
+	bundle, clusterCA, err := loadCA(ctx, o.ca, o.caGiven, o.cluster)
+	if err != nil {
+		return nil, err
+	}
+	nodes, excluded, err := o.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	requests, err := o.requests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	servers := o.servers(ctx)
+	progress, done := o.progress(len(nodes))
+	defer done()
+	return audit.Run(ctx, nodes, audit.Options{
+		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal, Limiter: o.limiter},
+		Endpoints: o.endpoints.options(),
+		Policy:    verdict.Policy{Bundle: bundle},
+		Requests:  requests, APIServers: servers,
+		Paths:   o.paths,
+		Timeout: o.timeout, Concurrency: o.concurrency, Allowed: o.limiter.Allowed,
+		What:     verdict.What(o.what),
+		Selector: o.selector, Excluded: excluded, ClusterCA: clusterCA,
+		Clock: clock.RealClock{}, Progress: progress,
+	}), nil
+}
+
 // nodes reads the Nodes that the selector chooses, and counts the others.
-func (o *auditOptions) nodes(ctx context.Context, cluster *rest.Config) ([]*corev1.Node, int, error) {
+func (o *auditOptions) nodes(ctx context.Context) ([]*corev1.Node, int, error) {
 	var nodes []*corev1.Node
 	excluded := 0
 	seen := map[string]bool{}
@@ -156,10 +180,10 @@ func (o *auditOptions) nodes(ctx context.Context, cluster *rest.Config) ([]*core
 		return nil
 	}
 	var err error
-	if cluster == nil {
+	if o.fromFile {
 		err = o.readFile(add)
 	} else {
-		err = listNodes(ctx, cluster, add)
+		err = listNodes(ctx, o.cluster, add)
 	}
 	return nodes, excluded, err
 }
@@ -204,11 +228,11 @@ func listNodes(ctx context.Context, cluster *rest.Config, add func(*corev1.Node)
 
 // requests lists those for serving certificates, which is advice: whoever may
 // not is told so, and goes on without.
-func (o *auditOptions) requests(ctx context.Context, cluster *rest.Config) (*kubelet.Requests, error) {
-	if cluster == nil {
+func (o *auditOptions) requests(ctx context.Context) (*kubelet.Requests, error) {
+	if o.fromFile {
 		return nil, nil
 	}
-	c, err := newClient(cluster)
+	c, err := newClient(o.cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -230,6 +254,23 @@ func (o *auditOptions) requests(ctx context.Context, cluster *rest.Config) (*kub
 			return requests, nil
 		}
 	}
+}
+
+// servers reads kube-apiserver's flags where its Pods are visible; nil where
+// that is nobody's business, such as without the right to.
+func (o *auditOptions) servers(ctx context.Context) *verdict.APIServers {
+	if o.fromFile {
+		return nil
+	}
+	c, err := newClient(o.cluster)
+	if err != nil {
+		return nil
+	}
+	seen, err := (&apiserver.Reader{Live: c}).Look(ctx)
+	if err != nil {
+		return nil
+	}
+	return &seen
 }
 
 // progress shows a bar, but only on a terminal.

@@ -59,6 +59,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("KubeletCertAudit"), meta.RESTScopeRoot)
 	config = rest.CopyConfig(config)

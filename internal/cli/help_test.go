@@ -55,7 +55,7 @@ func TestFlagsOfEachCommand(t *testing.T) {
 	}
 	for command, own := range map[string]string{
 		"audit": "filename kubelet-certificate-authority kubelet-preferred-address-types kubelet-port timeout concurrency" +
-			" selector what allow-local-addresses output",
+			" selector what allow-local-addresses output watch watch-interval",
 		"verify": "node address cert kubelet-certificate-authority kubelet-port what output",
 		"manager": "namespace leader-elect metrics-bind-address health-probe-bind-address concurrency allow-local-addresses" +
 			" cluster-ca-file kube-api-qps kube-api-burst max-failing-series webhook-bind-address webhook-cert-dir webhook-self-signed" +

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
@@ -131,6 +132,23 @@ func (w whatFlag) validate() []error {
 		return nil
 	}
 	return []error{fmt.Errorf("--what=%q: must be both, tls or cn", string(w))}
+}
+
+// completeValues offers a shell the values of flags that have a closed list.
+func completeValues(cmd *cobra.Command) {
+	types := make([]string, 0, 5)
+	for _, t := range kubelet.DefaultPreferredAddressTypes() {
+		types = append(types, string(t))
+	}
+	for flag, values := range map[string][]string{
+		"output":                          report.Formats(),
+		"what":                            {string(verdict.WhatBoth), string(verdict.WhatTLS), string(verdict.WhatCN)},
+		"kubelet-preferred-address-types": types,
+	} {
+		if cmd.Flags().Lookup(flag) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+		}
+	}
 }
 
 const caFlag = "kubelet-certificate-authority"

@@ -43,6 +43,7 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/controllers"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/admission"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/apiserver"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/metrics"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/probe"
@@ -79,6 +80,9 @@ type ManagerOptions struct {
 	Webhook          WebhookOptions
 	// Registerer takes our metrics; several managers of one process need one each.
 	Registerer prometheus.Registerer
+	// Clock by which certificates are judged and Nodes have their turn. Leases
+	// have their own.
+	Clock clock.Clock
 }
 
 // NewManagerOptions returns the defaults.
@@ -90,7 +94,7 @@ func NewManagerOptions() ManagerOptions {
 		QPS: 50, Burst: 100, MaxFailingSeries: 1000,
 		RetryAfter: 10 * time.Second, GracefulShutdown: 15 * time.Second,
 		Webhook:    WebhookOptions{BindAddress: ":9443", CertDir: "/etc/kubelet-cert-auditor/webhook", SelfSigned: true},
-		Registerer: ctrlmetrics.Registry,
+		Registerer: ctrlmetrics.Registry, Clock: clock.RealClock{},
 	}
 }
 
@@ -188,7 +192,7 @@ func RunManager(ctx context.Context, cfg *rest.Config, o ManagerOptions, logger 
 	if err != nil {
 		return err
 	}
-	m := metrics.New(clock.RealClock{}, o.MaxFailingSeries)
+	m := metrics.New(o.Clock, o.MaxFailingSeries)
 	if err := o.Registerer.Register(m); err != nil {
 		return err
 	}
@@ -282,7 +286,7 @@ func strip(object any) (any, error) {
 
 // setUp wires the rooms together.
 func setUp(mgr ctrl.Manager, o ManagerOptions, m *metrics.Metrics) error {
-	recorder := &record.Recorder{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(record.Controller), Clock: clock.RealClock{}}
+	recorder := &record.Recorder{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(record.Controller), Clock: o.Clock}
 	reviewer, err := newReviewer(mgr, o.AllowLocalAddresses)
 	if err != nil {
 		return err
@@ -297,18 +301,19 @@ func setUp(mgr ctrl.Manager, o ManagerOptions, m *metrics.Metrics) error {
 	nodes := &controllers.NodeReconciler{
 		Client: mgr.GetClient(), Prober: &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses, Limiter: limiter},
 		First:    &probe.Prober{AllowLocalAddresses: o.AllowLocalAddresses, Limiter: limiter, Urgent: true},
-		Recorder: recorder, Ledger: m, Counters: m, Regimes: regimes, Requests: requests, Clock: clock.RealClock{},
+		Recorder: recorder, Ledger: m, Counters: m, Regimes: regimes, Requests: requests, Clock: o.Clock,
 		Concurrency: probe.MostOpen * o.Concurrency, RetryAfter: o.RetryAfter,
 	}
 	audit := &controllers.AuditReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Ledger: m, Counters: m,
 		Bundles: &bundles{reader: mgr.GetClient(), namespace: o.Namespace, clusterCA: o.ClusterCAFile},
-		Regimes: regimes, Nodes: nodes, Clock: clock.RealClock{},
+		Servers: &apiserver.Reader{Live: mgr.GetAPIReader(), Ask: mgr.GetClient()},
+		Regimes: regimes, Nodes: nodes, Clock: o.Clock,
 	}
 	nodes.Changed = audit.NodesChanged
 	csrs := &controllers.CSRReconciler{
 		Client: mgr.GetClient(), Requests: requests, Nodes: nodes,
-		Reviewer: &admission.Late{Reviewer: reviewer, Spec: admissionSpec(mgr.GetClient()), Counters: m, Recorder: recorder, Clock: clock.RealClock{}},
+		Reviewer: &admission.Late{Reviewer: reviewer, Spec: admissionSpec(mgr.GetClient()), Counters: m, Recorder: recorder, Clock: o.Clock},
 	}
 	return errors.Join(nodes.SetupWithManager(mgr), audit.SetupWithManager(mgr), csrs.SetupWithManager(mgr))
 }

@@ -21,11 +21,13 @@ const (
 	ExitCannotRun = 3 // usage, kubeconfig, CA or input that cannot be used
 )
 
-// Streams are the standard streams of a command.
+// Streams are the standard streams of a command, and the name that it was called
+// by, which may be empty.
 type Streams struct {
-	In  io.Reader
-	Out io.Writer
-	Err io.Writer
+	In      io.Reader
+	Out     io.Writer
+	Err     io.Writer
+	Program string
 }
 
 // answered is the way an answer becomes an exit code: it is not an error.
@@ -50,6 +52,13 @@ func answerOf(r verdict.Readiness) error {
 // the command could not do its work.
 func Run(ctx context.Context, args []string, streams Streams) (int, error) {
 	root := newRootCommand(streams)
+	switch programName(streams.Program) {
+	case pluginName:
+		speakAsPlugin(root)
+	case pluginCompleter:
+		speakAsPlugin(root)
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var answer answered

@@ -27,6 +27,7 @@ import (
 
 const (
 	nodesPath = "/api/v1/nodes"
+	podsPath  = "/api/v1/namespaces/kube-system/pods"
 	csrsPath  = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	auditPath = "/apis/kubeletcert.dev/v1alpha1/kubeletcertaudits/cluster"
 )
@@ -92,7 +93,7 @@ func TestAuditOfACluster(t *testing.T) {
 		t.Errorf("%s", r.out)
 	}
 	run(t, append(args, "-l", "kubernetes.io/hostname=good", "--kubelet-certificate-authority", c.ca)...).answers(t, cli.ExitReady)
-	if pages := ",GET " + nodesPath; strings.Join(s.asked, ",") != strings.Repeat(pages+pages+",GET "+csrsPath, 2)[1:] {
+	if pages := ",GET " + nodesPath; strings.Join(s.asked, ",") != strings.Repeat(pages+pages+",GET "+csrsPath+",GET "+podsPath, 2)[1:] {
 		t.Errorf("asked for %v", s.asked)
 	}
 
@@ -101,6 +102,39 @@ func TestAuditOfACluster(t *testing.T) {
 	r.answers(t, cli.ExitNotReady)
 	if !strings.Contains(r.out, "This is the cluster CA: the API server's own --kubelet-certificate-authority was not read.") {
 		t.Errorf("%s", r.out)
+	}
+}
+
+// What kube-apiserver does otherwise is a finding, and never Ready.
+func TestAuditReadsTheFlagsOfTheAPIServer(t *testing.T) {
+	c := newCluster(t, "good")
+	for flags, want := range map[string]struct {
+		code    int
+		finding string
+	}{
+		"--kubelet-certificate-authority=/ca.crt --kubelet-preferred-address-types=InternalIP":                                {cli.ExitReady, ""},
+		"--kubelet-preferred-address-types=InternalIP":                                                                        {cli.ExitReady, "KubeletsNotVerified"},
+		"--kubelet-certificate-authority=/ca.crt":                                                                             {cli.ExitUnknown, "AddressTypesDiffer"},
+		"--kubelet-certificate-authority=/a --kubelet-preferred-address-types=InternalIP --enable-kubelet-cert-cn-validation": {cli.ExitReady, "CheckIsOn"},
+	} {
+		s := serve(t, c.world, map[string]func(http.ResponseWriter, *http.Request){
+			"GET " + nodesPath: listInPages(pageOf(c, 0)), "GET " + csrsPath: listRequests("other", "csr-1"),
+			"GET " + podsPath: func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Get("labelSelector") != "component=kube-apiserver" {
+					w.WriteHeader(http.StatusForbidden)
+					return
+				}
+				pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-a"}}
+				pod.Spec.Containers = []corev1.Container{{Command: append([]string{"kube-apiserver"}, strings.Fields(flags)...)}}
+				_ = json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{pod}})
+			},
+		})
+		r := run(t, "audit", "--kubeconfig", kubeconfig(t, s.URL), "--allow-local-addresses", "--kubelet-preferred-address-types=InternalIP",
+			"--certificate-authority", c.ca, "--kubelet-certificate-authority", c.ca)
+		r.answers(t, want.code)
+		if _, finding, _ := strings.Cut(r.out, "Finding "); !strings.HasPrefix(finding, want.finding) || want.finding == "" && finding != "" {
+			t.Errorf("%s: want finding %q\n%s", flags, want.finding, r.out)
+		}
 	}
 }
 

@@ -54,6 +54,7 @@ func newVerifyCommand(streams Streams) *cobra.Command {
 	addCAFlag(flags, &o.ca)
 	o.what.addFlags(flags)
 	o.output.addFlags(flags)
+	completeValues(cmd)
 	return cmd
 }
 

@@ -143,7 +143,7 @@ func setUpWebhook(mgr ctrl.Manager, o ManagerOptions, reviewer *admission.Review
 		s.extraName = []string{"localhost"} // as kube-apiserver calls it where there is no Service network
 	}
 	handler := &webhook.Admission{Handler: &admission.Handler{
-		Reviewer: reviewer, Spec: admissionSpec(mgr.GetClient()), Counters: m, Recorder: recorder, Clock: clock.RealClock{},
+		Reviewer: reviewer, Spec: admissionSpec(mgr.GetClient()), Counters: m, Recorder: recorder, Clock: o.Clock,
 	}}
 	// A panic that is answered would be a denial; one that ends the connection
 	// lets kube-apiserver go on without us.

@@ -71,6 +71,13 @@ func TestHostileWordsNeverReachTheTerminal(t *testing.T) {
 					t.Errorf("%s: %d lines, want %d:\n%s", format, lines, want, got)
 				}
 			}
+			// Whatever reads these must not obey either; their own lines are many.
+			for _, format := range []report.Format{report.HTML, report.JUnit} {
+				if got := render(t, r, format); strings.ContainsFunc(got, raw16) {
+					i := strings.IndexFunc(got, raw16)
+					t.Errorf("%s: raw at %q", format, got[max(0, i-20):min(len(got), i+20)])
+				}
+			}
 			// Data keep what was said, but escaped. YAML has no escapes outside
 			// quotes, and escapes what a terminal obeys.
 			for format, bad := range map[report.Format]func(rune) bool{report.JSON: raw16, report.YAML: control} {

@@ -29,13 +29,18 @@ const (
 	Wide  Format = "wide"
 	JSON  Format = "json"
 	YAML  Format = "yaml"
+	HTML  Format = "html"
+	JUnit Format = "junit"
 )
 
 // Formats lists the formats.
-func Formats() []string { return []string{string(Table), string(Wide), string(JSON), string(YAML)} }
+func Formats() []string {
+	return []string{string(Table), string(Wide), string(JSON), string(YAML), string(HTML), string(JUnit)}
+}
 
-// Render writes a report. The table formats quote whatever peers and Nodes say;
-// JSON and YAML hold it as it is, with escapes where a terminal would obey it.
+// Render writes a report. Table, wide, HTML and JUnit quote whatever peers and
+// Nodes say; JSON and YAML hold it as it is, with escapes where a terminal would
+// obey it.
 func Render(w io.Writer, r *audit.Report, format Format) error {
 	switch format {
 	case JSON:
@@ -57,6 +62,10 @@ func Render(w io.Writer, r *audit.Report, format Format) error {
 		return err
 	case Table, Wide:
 		return table(w, r, format == Wide)
+	case HTML:
+		return page(w, r)
+	case JUnit:
+		return junit(w, r)
 	}
 	return fmt.Errorf("unknown format %q", format)
 }
@@ -84,57 +93,65 @@ func encode(r *audit.Report) ([]byte, error) {
 }
 
 func table(w io.Writer, r *audit.Report, wide bool) error {
-	var b strings.Builder
-	head(&b, r)
+	lines := head(r)
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "Finding %s: %s (%s)\n", f.Kind, f.Message, names(f.Nodes))
+		lines = append(lines, finding(f))
 	}
 	if len(r.Nodes) > 0 {
 		if r.Readiness != verdict.Ready {
-			fmt.Fprintf(&b, "What to do, by reason: %sREASON.md\n", v1alpha1.Runbooks)
+			lines = append(lines, "What to do, by reason: "+v1alpha1.Runbooks+"REASON.md")
 		}
-		b.WriteByte('\n')
+		lines = append(lines, "")
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return err
+	for _, line := range lines {
+		if _, err := io.WriteString(w, line+"\n"); err != nil {
+			return err
+		}
 	}
 	tab := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	rows(tab, r, wide)
 	return tab.Flush()
 }
 
-func head(b *strings.Builder, r *audit.Report) {
+func finding(f audit.Finding) string {
+	if len(f.Nodes) == 0 {
+		return fmt.Sprintf("Finding %s: %s", f.Kind, f.Message)
+	}
+	return fmt.Sprintf("Finding %s: %s (%s)", f.Kind, f.Message, names(f.Nodes))
+}
+
+// head is the answer and what it rests on, in lines.
+func head(r *audit.Report) []string {
+	var lines []string
+	line := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	s := r.Summary
 	if r.Selector != "" {
-		fmt.Fprintf(b, "Only the nodes that match %s; %d others were left out, but kube-apiserver's switch is for all.\n", plain(r.Selector), s.Excluded)
+		line("Only the nodes that match %s; %d others were left out, but kube-apiserver's switch is for all.", plain(r.Selector), s.Excluded)
 	}
 	if r.Interrupted {
-		b.WriteString("Interrupted: this is what was known by then.\n")
+		line("Interrupted: this is what was known by then.")
 	}
-	fmt.Fprintf(b, "%s: of %d nodes %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown.\n",
+	line("%s: of %d nodes %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown.",
 		headline(r), s.Total, s.Verified, s.BreaksWhenEnabled, s.RejectedToday, s.Unknown)
 	switch r.What {
 	case verdict.WhatTLS:
-		fmt.Fprintf(b, "Without the common name (--what tls) the answer is %s: this is about today, not about turning the check on.\n", r.Answer)
+		line("Without the common name (--what tls) the answer is %s: this is about today, not about turning the check on.", r.Answer)
 	case verdict.WhatCN:
-		fmt.Fprintf(b, "By the common name alone (--what cn) the answer is %s.\n", r.Answer)
+		line("By the common name alone (--what cn) the answer is %s.", r.Answer)
 	case verdict.WhatBoth:
 	}
-	bundle(b, r)
-}
-
-func bundle(b *strings.Builder, r *audit.Report) {
 	if r.TrustBundle.Certificates == 0 {
-		b.WriteString("No CA was given, so no chain was verified: pass --kubelet-certificate-authority.\n")
-		return
+		line("No CA was given, so no chain was verified: pass --kubelet-certificate-authority.")
+		return lines
 	}
-	fmt.Fprintf(b, "Trust bundle: %s, %s, sha256 %.16s.\n", plain(r.TrustBundle.Source), count(r.TrustBundle.Certificates, "certificate"), r.TrustBundle.SHA256)
+	line("Trust bundle: %s, %s, sha256 %.16s.", plain(r.TrustBundle.Source), count(r.TrustBundle.Certificates, "certificate"), r.TrustBundle.SHA256)
 	if r.ClusterCA {
-		b.WriteString("This is the cluster CA: the API server's own --kubelet-certificate-authority was not read.\n")
+		line("This is the cluster CA: the API server's own --kubelet-certificate-authority was not read.")
 	}
 	for _, warning := range r.TrustBundle.Warnings {
-		fmt.Fprintf(b, "Warning: trust bundle: %s\n", warning)
+		line("Warning: trust bundle: %s", warning)
 	}
+	return lines
 }
 
 // count writes a number and its noun.
