@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
@@ -95,10 +97,6 @@ func (d *demo) checkFleet(context.Context) error {
 }
 
 func (d *demo) checkCounts(ctx context.Context) error {
-	audit, err := d.getAudit(ctx)
-	if err != nil {
-		return err
-	}
 	var want v1alpha1.NodeCounts
 	for _, m := range d.members {
 		want.Total++
@@ -113,8 +111,17 @@ func (d *demo) checkCounts(ctx context.Context) error {
 			want.RejectedToday++
 		}
 	}
-	if audit.Status.Nodes != want {
-		return fmt.Errorf("the audit counts %+v, want %+v", audit.Status.Nodes, want)
+	// The spec was changed a moment ago, so each node is looked at once more.
+	var got v1alpha1.NodeCounts
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		audit, err := d.getAudit(ctx)
+		if err == nil {
+			got = audit.Status.Nodes
+		}
+		return got == want, err
+	})
+	if err != nil {
+		return fmt.Errorf("the audit counts %+v, want %+v: %w", got, want, err)
 	}
 	out, err := d.plane.Kubectl(ctx, nil, "get", "kubeletcertaudit", v1alpha1.AuditName,
 		"-o", `jsonpath={.status.conditions[?(@.type=="ReadyToEnforce")].status}`)

@@ -304,6 +304,24 @@ func (d *demo) metrics(ctx context.Context) (string, error) {
 	return string(body), err
 }
 
+// scrapeConfig writes what a Prometheus of the demo's user needs.
+func (d *demo) scrapeConfig(ctx context.Context) (string, error) {
+	cfg, err := d.plane.ServiceAccountConfig(ctx, namespace, scraper)
+	if err != nil {
+		return "", err
+	}
+	token, path := filepath.Join(d.dir, "scraper.token"), filepath.Join(d.dir, "prometheus.yml")
+	text := fmt.Sprintf(`global: {scrape_interval: 5s}
+scrape_configs:
+- job_name: kubelet-cert-auditor
+  scheme: https
+  tls_config: {insecure_skip_verify: true} # the manager makes its own certificate
+  authorization: {credentials_file: %q}
+  static_configs: [{targets: ["127.0.0.1:%d"]}]
+`, token, d.metricsPort)
+	return path, errors.Join(os.WriteFile(token, []byte(cfg.BearerToken), 0o600), os.WriteFile(path, []byte(text), 0o600))
+}
+
 // tearDown ends the manager, the control plane and the fleet, in this order.
 func (d *demo) tearDown() error {
 	var problems []error

@@ -55,7 +55,12 @@ func run(ctx context.Context, once bool, nodes int) (err error) {
 		}
 	}
 	if !once {
-		fmt.Printf("\nIt stays up until Ctrl-C. Look around with:\n  export KUBECONFIG=%s\n  %s get kubeletcertaudit\n", d.kubeconfig, d.kubectl)
+		scrape, err := d.scrapeConfig(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("\nIt stays up until Ctrl-C. Look around with:\n  export KUBECONFIG=%s\n  %s get kubeletcertaudit\n  prometheus --config.file=%s\n",
+			d.kubeconfig, d.kubectl, scrape)
 		select {
 		case <-ctx.Done():
 		case err := <-d.managerDone:
