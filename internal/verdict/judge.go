@@ -157,7 +157,9 @@ func noCertificate(policy Policy, exp Expectation, now time.Time) outcomeAnswer 
 	if h := requestHint(exp.Request, nil); h != "" {
 		o.hint = h
 	}
-	if end := exp.Created.Add(policy.NewNodeGrace); now.Before(end) {
+	// A Node may seem to come from the future: its age is by another clock. Where
+	// there is no grace, that is none.
+	if end := exp.Created.Add(policy.NewNodeGrace); policy.NewNodeGrace > 0 && now.Before(end) {
 		o.status, o.nextLook = Unknown, end
 	}
 	return o

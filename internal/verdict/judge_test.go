@@ -268,6 +268,10 @@ func TestNoCertificateYetIsUnknownWhileTheNodeIsYoung(t *testing.T) {
 	if v = verdict.Judge(exp, obs, p, v.NextLook); v.Status != verdict.False || !v.NextLook.IsZero() {
 		t.Errorf("at the end of the grace: %v", v.Status)
 	}
+	p.NewNodeGrace, exp.Created = 0, now.Add(5*time.Minute)
+	if v = verdict.Judge(exp, obs, p, now); v.Status != verdict.False || !v.NextLook.IsZero() {
+		t.Errorf("without a grace, by a clock that lags: %v, next look %v", v.Status, v.NextLook)
+	}
 }
 
 func TestNextLookIsWhenValidityEnds(t *testing.T) {
