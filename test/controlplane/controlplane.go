@@ -202,6 +202,21 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return retryTakenPort(func() error { return c.runAPIServer(ctx) })
 }
 
+// PauseEtcd stops etcd in its tracks, as a disk that does not answer does, until
+// ResumeEtcd.
+func (c *ControlPlane) PauseEtcd() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.etcd.pause()
+}
+
+// ResumeEtcd lets etcd go on.
+func (c *ControlPlane) ResumeEtcd() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.etcd.resume()
+}
+
 // CA is the PEM of the cluster's CA, which signs the API server's certificate
 // and those of its clients.
 func (c *ControlPlane) CA() []byte { return c.ca.PEM() }

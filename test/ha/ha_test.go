@@ -1,0 +1,647 @@
+package ha
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/certs"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/controlplane"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/fleet"
+)
+
+const (
+	namespace = "kubelet-cert-auditor-system"
+	account   = "kubelet-cert-auditor"
+	scraper   = "scraper"
+	nodes     = 300
+
+	// What controller-runtime's leader election takes at most: a lease of 15 s,
+	// looked at every 2 s; and what a machine that is busy may add.
+	takeOver = 15*time.Second + 2*time.Second
+	slack    = 20 * time.Second
+)
+
+const manifest = `apiVersion: kubeletcert.dev/v1alpha1
+kind: KubeletCertAudit
+metadata: {name: cluster}
+spec:
+  interval: 10s
+  timeout: 2s
+  newNodeGrace: 0s
+  preferredAddressTypes: [InternalIP]
+  trustBundle: {configMap: {name: kubelet-ca}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: scraper, namespace: kubelet-cert-auditor-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: scraper}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: kubelet-cert-auditor-metrics-reader}
+subjects: [{kind: ServiceAccount, name: scraper, namespace: kubelet-cert-auditor-system}]
+`
+
+// world is a cluster of simulated kubelets, and what happens to its Nodes.
+type world struct {
+	plane  *controlplane.ControlPlane
+	client kubernetes.Interface
+	fleet  *fleet.Fleet
+	certs  *certs.World
+	dir    string
+
+	mu      sync.Mutex
+	want    map[string]string   // node -> "status reason"
+	history map[string][]string // node -> what its condition was, one after the other
+	ips     map[string]netip.Addr
+}
+
+func newWorld(ctx context.Context, t *testing.T) *world {
+	t.Helper()
+	plane, err := controlplane.Start(ctx, controlplane.Options{Audit: true})
+	must(t, err)
+	t.Cleanup(func() { must(t, plane.Stop()) })
+	f, err := fleet.Start()
+	must(t, err)
+	t.Cleanup(func() { must(t, f.Close()) })
+	w := &world{
+		plane: plane, fleet: f, certs: certs.NewWorld(time.Now()), dir: t.TempDir(),
+		want: map[string]string{}, history: map[string][]string{}, ips: map[string]netip.Addr{},
+	}
+	w.client, err = kubernetes.NewForConfig(plane.Config())
+	must(t, err)
+	ca := filepath.Join(w.dir, "kubelet-ca.crt")
+	must(t, os.WriteFile(ca, w.certs.CA.PEM(), 0o600))
+	w.kubectl(ctx, t, "", "apply", "--server-side", "-k", "../../config/default")
+	w.kubectl(ctx, t, "", "wait", "--for=condition=Established", "crd/kubeletcertaudits.kubeletcert.dev")
+	w.kubectl(ctx, t, "", "create", "configmap", "kubelet-ca", "--namespace", namespace, "--from-file", "ca.crt="+ca)
+	for _, m := range fleet.Populate(f, w.certs, certs.Defects(), nodes) {
+		w.create(ctx, t, m)
+	}
+	w.watch(t)
+	w.kubectl(ctx, t, manifest, "apply", "-f", "-")
+	return w
+}
+
+func (w *world) create(ctx context.Context, t *testing.T, m fleet.Member) {
+	t.Helper()
+	node, err := w.client.CoreV1().Nodes().Create(ctx, m.Node, metav1.CreateOptions{})
+	must(t, err)
+	node.Status = m.Node.Status
+	_, err = w.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	must(t, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.want[node.Name], w.ips[node.Name] = m.Defect.Status+" "+string(m.Defect.Reason), m.IP
+}
+
+// turn gives a node that was good the bare node name, or back.
+func (w *world) turn(t *testing.T, name, defect string) {
+	t.Helper()
+	i := slices.IndexFunc(certs.Defects(), func(d certs.Defect) bool { return d.Name == defect })
+	if i < 0 {
+		t.Fatalf("there is no defect %s", defect)
+	}
+	d := certs.Defects()[i]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fleet.Set(w.ips[name], fleet.BehaviourOf(w.certs, d, certs.Identity{NodeName: name, IP: w.ips[name]}))
+	w.want[name] = d.Status + " " + string(d.Reason)
+}
+
+func (w *world) kubectl(ctx context.Context, t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	out, err := w.plane.Kubectl(ctx, strings.NewReader(stdin), args...)
+	must(t, err)
+	return out
+}
+
+// watch writes the history, until the test ends.
+func (w *world) watch(t *testing.T) {
+	t.Helper()
+	klog.SetLogger(logr.Discard()) // a watch that breaks is what this is about
+	ctrl.SetLogger(logr.Discard())
+	see := func(object any) {
+		node, ok := object.(*corev1.Node)
+		if !ok {
+			return
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type != v1alpha1.ConditionServingCertificateValid {
+				continue
+			}
+			now := string(c.Status) + " " + c.Reason
+			w.mu.Lock()
+			if h := w.history[node.Name]; len(h) == 0 || h[len(h)-1] != now {
+				w.history[node.Name] = append(h, now)
+			}
+			w.mu.Unlock()
+		}
+	}
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "nodes", "", fields.Everything()),
+		ObjectType:    &corev1.Node{},
+		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, after any) { see(after) }},
+	})
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() { informer.Run(stop) })
+	t.Cleanup(func() { close(stop); running.Wait() })
+}
+
+// wrong lists the nodes whose condition is not what their kubelet makes it.
+func (w *world) wrong() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var wrong []string
+	for name, want := range w.want {
+		if h := w.history[name]; len(h) == 0 || h[len(h)-1] != want {
+			wrong = append(wrong, fmt.Sprintf("%s: %q, want %q", name, h, want))
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+func (w *world) conditionOf(name string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h := w.history[name]; len(h) > 0 {
+		return h[len(h)-1]
+	}
+	return ""
+}
+
+func (w *world) transitions() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := map[string]int{}
+	for name, h := range w.history {
+		n[name] = len(h)
+	}
+	return n
+}
+
+// settled waits until every condition is right, and then wants those nodes alone
+// to have changed since before that are named, once each, and one Event for each
+// change there ever was.
+func (w *world) settled(ctx context.Context, t *testing.T, before map[string]int, changed ...string) {
+	t.Helper()
+	eventually(ctx, t, "every condition is right", time.Minute, func(context.Context) bool { return len(w.wrong()) == 0 }, w.wrong)
+	after := w.transitions()
+	for name, n := range after {
+		want := before[name]
+		if slices.Contains(changed, name) {
+			want++
+		}
+		if n != want && before != nil {
+			t.Errorf("the condition of %s changed %d times, want %d: %q", name, n-before[name], want-before[name], w.history[name])
+		}
+	}
+	eventually(ctx, t, "an Event for each change", 20*time.Second, func(ctx context.Context) bool { return len(w.eventProblems(ctx, after)) == 0 },
+		func() []string { return w.eventProblems(ctx, after) })
+}
+
+// eventProblems compares the Events of each node with its history.
+func (w *world) eventProblems(ctx context.Context, changes map[string]int) []string {
+	list, err := w.client.EventsV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	count := map[string]int{}
+	for i := range list.Items {
+		e := &list.Items[i]
+		if e.Regarding.Kind != "Node" || !slices.Contains(v1alpha1.Reasons(), v1alpha1.Reason(e.Reason)) {
+			continue
+		}
+		count[e.Regarding.Name]++
+		if e.Series != nil {
+			count[e.Regarding.Name] += int(e.Series.Count) - 1
+		}
+	}
+	var problems []string
+	for name, n := range changes {
+		if count[name] != n {
+			problems = append(problems, fmt.Sprintf("%s: %d Events about %d changes", name, count[name], n))
+		}
+	}
+	return problems
+}
+
+// never fails the test if ReadyToEnforce is True, which it must not be here.
+func (w *world) never(ctx context.Context, t *testing.T) {
+	t.Helper()
+	out := w.kubectl(ctx, t, "", "get", "kubeletcertaudit", v1alpha1.AuditName, "-o", `jsonpath={.status.conditions[?(@.type=="ReadyToEnforce")].status}`)
+	if out != "False" {
+		t.Errorf("ReadyToEnforce is %q while nodes fail", out)
+	}
+}
+
+func eventually(ctx context.Context, t *testing.T, what string, limit time.Duration, condition func(context.Context) bool, details func() []string) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) { return condition(ctx), nil })
+	if err != nil {
+		text := ""
+		if details != nil {
+			list := details()
+			text = fmt.Sprintf(": %d: %s", len(list), strings.Join(list[:min(len(list), 10)], "; "))
+		}
+		t.Fatalf("never: %s%s", what, text)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pair runs two replicas, each with a link of its own to the API server.
+func (w *world) pair(ctx context.Context, t *testing.T) []*replica {
+	t.Helper()
+	binary := filepath.Join(w.dir, "kubelet-cert-auditor")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "../..").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	scrape, err := w.plane.ServiceAccountConfig(ctx, namespace, scraper)
+	must(t, err)
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	replicas := make([]*replica, 0, 2)
+	for _, name := range []string{"one", "two"} {
+		cfg, err := w.plane.ServiceAccountConfig(ctx, namespace, account)
+		must(t, err)
+		r := &replica{name: name, binary: binary, token: scrape.BearerToken, logPath: filepath.Join(w.dir, name+".log"), metrics: freeAddress(ctx, t)}
+		r.link = linkTo(ctx, t, cfg)
+		kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
+		must(t, w.plane.WriteKubeconfig(kubeconfig, cfg))
+		r.args = []string{
+			"manager", "--kubeconfig", kubeconfig, "--namespace", namespace, "--allow-local-addresses",
+			"--health-probe-bind-address", "0", "--webhook-bind-address", "0", "--metrics-bind-address", r.metrics,
+		}
+		running.Go(func() {
+			if err := r.supervise(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		replicas = append(replicas, r)
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		for _, r := range replicas {
+			must(t, r.link.close())
+			if t.Failed() {
+				text, _ := os.ReadFile(r.logPath)
+				t.Logf("the log of %s ends:\n%s", r.name, text[max(0, len(text)-3000):])
+			}
+		}
+	})
+	return replicas
+}
+
+// linkTo has a configuration lead through a link.
+func linkTo(ctx context.Context, t *testing.T, cfg *rest.Config) *link {
+	t.Helper()
+	host, err := url.Parse(cfg.Host)
+	must(t, err)
+	l, err := newLink(ctx, host.Host)
+	must(t, err)
+	cfg.Host = "https://" + l.address()
+	return l
+}
+
+func freeAddress(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, l.Close())
+	return l.Addr().String()
+}
+
+// leader waits until one of them leads and knows every node, and returns it and
+// the other one.
+func leader(ctx context.Context, t *testing.T, replicas []*replica, limit time.Duration) (first, other *replica) {
+	t.Helper()
+	eventually(ctx, t, "one of the replicas leads", limit, func(ctx context.Context) bool {
+		for i, r := range replicas {
+			if r.leads(ctx) {
+				first, other = r, replicas[1-i]
+				return true
+			}
+		}
+		return false
+	}, nil)
+	return first, other
+}
+
+// Series that are about nodes, or could be read as "all is well".
+var leadersOwn = []string{
+	"nodes", "check_failures", "failing_node_info", "ready_to_enforce", "oldest_verdict_age_seconds", "certificates_late_in_lifetime",
+	"earliest_certificate_expiry_timestamp_seconds", "trust_bundle_loaded", "trust_bundle_certificates", "interval_seconds",
+}
+
+// silent wants a replica that does not lead to say nothing of nodes.
+func silent(ctx context.Context, t *testing.T, r *replica) {
+	t.Helper()
+	lines, err := r.series(ctx)
+	must(t, err)
+	for _, line := range lines {
+		name := strings.TrimPrefix(line[:strings.IndexAny(line, "{ ")], "kubelet_cert_auditor_")
+		if slices.Contains(leadersOwn, name) {
+			t.Errorf("%s does not lead, and says %s", r.name, line)
+		}
+	}
+	if len(lines) == 0 {
+		t.Errorf("%s has no series", r.name)
+	}
+}
+
+func TestTwoReplicas(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	w := newWorld(ctx, t)
+	replicas := w.pair(ctx, t)
+	first, other := leader(ctx, t, replicas, time.Minute)
+	w.settled(ctx, t, nil)
+	silent(ctx, t, other)
+
+	step := func(name string, f func(t *testing.T)) {
+		if !t.Failed() { // what follows would start from somewhere else
+			t.Run(name, f)
+		}
+	}
+	step("the leader is killed within a sweep", func(t *testing.T) {
+		before := w.transitions()
+		sweeping(ctx, t, first)
+		killed := time.Now()
+		must(t, first.signal(syscall.SIGKILL))
+		w.turn(t, "good", "bare-node-name")
+		// Either: the killed one is back within the lease's time.
+		first, other = leader(ctx, t, replicas, takeOver+slack)
+		t.Logf("%s took over after %s", first.name, time.Since(killed).Round(100*time.Millisecond))
+		eventually(ctx, t, "what changed meanwhile is seen", takeOver+slack, func(context.Context) bool { return w.conditionOf("good") == "False CommonNameMismatch" }, nil)
+		t.Logf("what changed meanwhile was seen after %s", time.Since(killed).Round(100*time.Millisecond))
+		w.settled(ctx, t, before, "good")
+		w.never(ctx, t)
+	})
+	step("the API server is away for a minute", func(t *testing.T) {
+		before := w.transitions()
+		must(t, w.plane.KillAPIServer())
+		away := time.Now()
+		w.turn(t, "good", "good")
+		eventually(ctx, t, "the leader gives up", time.Minute, func(context.Context) bool {
+			exit, _ := first.exited()
+			return exit.After(away)
+		}, nil)
+		exit, _ := first.exited()
+		t.Logf("the leader ended itself after %s", exit.Sub(away).Round(100*time.Millisecond))
+		eventually(ctx, t, "a minute is over", 2*time.Minute, func(context.Context) bool { return time.Since(away) > time.Minute }, nil)
+		must(t, w.plane.StartAPIServer(ctx))
+		back := time.Now()
+		first, other = leader(ctx, t, replicas, takeOver+time.Minute)
+		t.Logf("%s leads %s after the API server is back", first.name, time.Since(back).Round(100*time.Millisecond))
+		w.settled(ctx, t, before, "good")
+		w.never(ctx, t)
+	})
+	step("etcd does not answer for six seconds", func(t *testing.T) {
+		before := w.transitions()
+		_, starts := first.exited()
+		must(t, w.plane.PauseEtcd())
+		paused := time.Now()
+		eventually(ctx, t, "six seconds are over", time.Minute, func(context.Context) bool { return time.Since(paused) > 6*time.Second }, nil)
+		w.turn(t, "good", "bare-node-name")
+		must(t, w.plane.ResumeEtcd())
+		w.settled(ctx, t, before, "good")
+		if _, again := first.exited(); again != starts || !first.leads(ctx) {
+			t.Errorf("%s gave up after six seconds: started %d times, before %d", first.name, again, starts)
+		}
+		w.never(ctx, t)
+	})
+	step("the follower's watches expire", func(t *testing.T) {
+		before, lists := w.transitions(), w.listed(t)
+		starts := started(replicas)
+		must(t, other.signal(syscall.SIGSTOP))
+		name := w.replace(ctx, t)
+		// An API server that starts knows nothing of before, so that watches from
+		// there are answered with the error 410 Expired, and Nodes are listed anew.
+		must(t, w.plane.KillAPIServer())
+		must(t, w.plane.StartAPIServer(ctx))
+		must(t, other.signal(syscall.SIGCONT))
+		eventually(ctx, t, "the Nodes are listed anew", time.Minute, func(context.Context) bool { return w.listed(t) > lists }, func() []string { return w.lists(t)[lists:] })
+		if again := started(replicas); again != starts {
+			t.Errorf("%d starts, before %d: whoever starts lists Nodes too", again, starts)
+		}
+		first, other = leader(ctx, t, replicas, takeOver+time.Minute)
+		// The one that missed it all is to lead: the other one stays down meanwhile.
+		must(t, first.signal(syscall.SIGSTOP))
+		eventually(ctx, t, "the other one leads", takeOver+slack, other.leads, nil)
+		must(t, first.signal(syscall.SIGCONT))
+		woken := time.Now()
+		eventually(ctx, t, "the one that slept gives up", takeOver, func(context.Context) bool {
+			exit, _ := first.exited()
+			return exit.After(woken)
+		}, nil)
+		exit, _ := first.exited()
+		t.Logf("the one that slept ended itself after %s", exit.Sub(woken).Round(100*time.Millisecond))
+		first, other = other, first
+		w.settled(ctx, t, before, name)
+		eventually(ctx, t, "the counts are those of the nodes that are there", time.Minute, func(ctx context.Context) bool {
+			return w.total(ctx) == fmt.Sprint(nodes)
+		}, func() []string { return []string{w.total(ctx)} })
+		w.never(ctx, t)
+	})
+	step("the leader is cut off from the API server, not from the kubelets", func(t *testing.T) {
+		before := w.transitions()
+		back(ctx, t, other)
+		silent(ctx, t, other)
+		first.link.cut()
+		cut := time.Now()
+		w.turn(t, "good", "good")
+		eventually(ctx, t, "the other one leads", takeOver+slack, other.leads, nil)
+		exit, _ := first.exited()
+		t.Logf("the one cut off ended itself after %s; the other one led after %s", exit.Sub(cut).Round(100*time.Millisecond), time.Since(cut).Round(100*time.Millisecond))
+		if exit.Before(cut) {
+			t.Errorf("%s is cut off and goes on", first.name)
+		}
+		w.settled(ctx, t, before, "good")
+		first.link.mend()
+		back(ctx, t, first)
+		silent(ctx, t, first)
+		w.settled(ctx, t, before, "good")
+		w.never(ctx, t)
+	})
+}
+
+// back waits until a replica answers.
+func back(ctx context.Context, t *testing.T, r *replica) {
+	t.Helper()
+	eventually(ctx, t, r.name+" is back", time.Minute, func(ctx context.Context) bool {
+		_, err := r.series(ctx)
+		return err == nil
+	}, nil)
+}
+
+// started counts the starts of all.
+func started(replicas []*replica) int {
+	n := 0
+	for _, r := range replicas {
+		_, starts := r.exited()
+		n += starts
+	}
+	return n
+}
+
+// sweeping waits until a replica has probed some nodes more, but not all.
+func sweeping(ctx context.Context, t *testing.T, r *replica) {
+	t.Helper()
+	const completed = `kubelet_cert_auditor_probes_total{outcome="completed"}`
+	from, _ := r.value(ctx, completed)
+	eventually(ctx, t, "a sweep is under way", time.Minute, func(ctx context.Context) bool {
+		now, ok := r.value(ctx, completed)
+		return ok && now != from
+	}, nil)
+}
+
+// replace deletes a Node and makes it again: the same name, another UID.
+func (w *world) replace(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	const name = "bare-node-name"
+	node, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	must(t, err)
+	must(t, w.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}))
+	w.turn(t, name, "good")
+	again := fleet.Node(name, w.ips[name], w.fleet.PortOf(w.ips[name]))
+	i := slices.IndexFunc(certs.Defects(), func(d certs.Defect) bool { return d.Name == "good" })
+	w.create(ctx, t, fleet.Member{Node: again, Defect: certs.Defects()[i], IP: w.ips[name]})
+	// Nodes that the follower hears of late.
+	for other := range w.transitions() {
+		_, err := w.client.CoreV1().Nodes().Patch(ctx, other, types.MergePatchType, []byte(`{"metadata":{"labels":{"late":"yes"}}}`), metav1.PatchOptions{})
+		must(t, err)
+	}
+	if node.Name != name {
+		t.Fatal(node.Name)
+	}
+	return name
+}
+
+// listed counts how often the managers have asked for all Nodes, as after a start
+// or once a watch has expired.
+func (w *world) listed(t *testing.T) int {
+	t.Helper()
+	return len(w.lists(t))
+}
+
+func (w *world) lists(t *testing.T) []string {
+	t.Helper()
+	events, err := w.plane.AuditEvents()
+	must(t, err)
+	var lists []string
+	for _, e := range events {
+		ours := e.User == "system:serviceaccount:"+namespace+":"+account && e.Resource == "nodes" && e.Name == ""
+		streamed := e.Verb == "watch" && e.Stage == "ResponseStarted" && strings.Contains(e.RequestURI, "sendInitialEvents=true")
+		if ours && (streamed || e.Verb == "list" && e.Stage == "ResponseComplete") {
+			lists = append(lists, e.Time.Format(time.TimeOnly)+" "+e.RequestURI)
+		}
+	}
+	return lists
+}
+
+func (w *world) total(ctx context.Context) string {
+	out, err := w.plane.Kubectl(ctx, nil, "get", "kubeletcertaudit", v1alpha1.AuditName, "-o", "jsonpath={.status.nodes.total}")
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+// skewed is a clock that is off.
+type skewed struct {
+	clock.RealClock
+	by time.Duration
+}
+
+func (c skewed) Now() time.Time                  { return time.Now().Add(c.by) }
+func (c skewed) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// A clock that is five minutes off costs nobody a verdict, whichever way, and
+// whether it is the clock of who leads or of who comes after.
+func TestClocksDiffer(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	w := newWorld(ctx, t)
+	before := map[string]int(nil)
+	for _, by := range []time.Duration{0, 5 * time.Minute, 0, -5 * time.Minute, 0} {
+		w.led(ctx, t, by, func() {
+			w.settled(ctx, t, before)
+			w.never(ctx, t)
+		})
+		before = w.transitions()
+	}
+}
+
+// led runs a manager of this process until f returns.
+func (w *world) led(ctx context.Context, t *testing.T, by time.Duration, f func()) {
+	t.Helper()
+	cfg, err := w.plane.ServiceAccountConfig(ctx, namespace, account)
+	must(t, err)
+	o := cli.NewManagerOptions()
+	o.Namespace, o.AllowLocalAddresses, o.MetricsBindAddress, o.HealthProbeBindAddress = namespace, true, "0", "0"
+	o.Webhook.BindAddress = "0"
+	registry := prometheus.NewRegistry()
+	o.Registerer, o.Clock = registry, skewed{by: by}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- cli.RunManager(ctx, cfg, o, logr.Discard()) }()
+	eventually(ctx, t, "it leads, and has probed every node twice", 2*time.Minute, func(context.Context) bool { return probed(registry) >= 2*nodes }, nil)
+	f()
+	cancel()
+	must(t, <-done)
+}
+
+// probed is the number of probes so far.
+func probed(registry *prometheus.Registry) int {
+	families, err := registry.Gather()
+	if err != nil {
+		return 0
+	}
+	n := 0.0
+	for _, family := range families {
+		if family.GetName() != "kubelet_cert_auditor_probes_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			n += m.GetCounter().GetValue()
+		}
+	}
+	return int(n)
+}
