@@ -8,7 +8,13 @@ GO ?= go
 MODULES := . internal/tools internal/tools/promtool internal/tools/helm internal/tools/crds internal/tools/cyclonedx test/kubernetes
 
 # What generate and manifests write.
-GENERATED := docs/field-cases.md api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml config/webhook/role.yaml
+GENERATED := docs/field-cases.md api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml config/webhook/role.yaml dist
+
+# What the chart has as it stands in config/, since it takes no values.
+CHART_FILES := rbac/service_account.yaml rbac/role.yaml rbac/role_binding.yaml rbac/metrics_reader_role.yaml \
+	manager/service.yaml manager/pod_disruption_budget.yaml \
+	webhook/service.yaml webhook/webhook.yaml webhook/secret.yaml webhook/role.yaml webhook/role_binding.yaml \
+	prometheus/service_monitor.yaml prometheus/prometheus_rule.yaml apiserver-flags/rbac.yaml
 
 ##@ Develop
 
@@ -28,10 +34,17 @@ generate: bin/controller-gen ## Regenerate the deepcopy code and the list of fie
 	$(GO) generate ./test/fieldcases
 
 .PHONY: manifests
-manifests: bin/controller-gen ## Regenerate the CRD and the RBAC roles.
+manifests: bin/controller-gen bin/kustomize ## Regenerate the CRD, the RBAC roles, dist/install.yaml and the chart's copies.
 	bin/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	bin/controller-gen rbac:roleName=kubelet-cert-auditor paths=./controllers/... output:rbac:dir=config/rbac
 	bin/controller-gen rbac:roleName=kubelet-cert-auditor-webhook paths=./internal/cli/... output:rbac:dir=config/webhook
+	rm -rf dist/chart/files dist/chart/crds
+	mkdir -p dist/chart/crds dist/chart/files/grafana
+	cp config/crd/bases/*.yaml dist/chart/crds/
+	@for f in $(CHART_FILES); do mkdir -p dist/chart/files/$$(dirname $$f) && cp config/$$f dist/chart/files/$$f || exit 1; done
+	cp config/overlays/cert-manager/certificate.yaml dist/chart/files/webhook/
+	bin/kustomize build config/grafana -o dist/chart/files/grafana/config_map.yaml
+	bin/kustomize build config/default -o dist/install.yaml
 
 ##@ Check
 
@@ -43,7 +56,7 @@ server_packages = $(GO) list -f '$(on_server){{if $$s}}{{.ImportPath}}{{end}}' .
 other_packages = $(GO) list -f '$(on_server){{if not $$s}}{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}{{end}}' ./... | grep -v '$(apart)'
 
 # These have targets of their own, for what they need besides.
-apart = /test/\(alerts\|e2e\)$$
+apart = /test/\(alerts\|browser\|chart\|dashboard\|e2e\|ha\)$$
 
 # The kube-apiserver that oracle asks: the pinned one, or that of K8S_VERSION.
 K8S_VERSION ?=
@@ -78,6 +91,22 @@ endif
 .PHONY: alerts
 alerts: bin/promtool ## Check the alerts in config/prometheus with promtool.
 	$(GO) test -count=1 ./test/alerts
+
+.PHONY: dashboard
+dashboard: control-plane ## Ask a Prometheus server that scrapes the demo for every panel of config/grafana.
+	$(GO) test -count=1 -timeout 20m ./test/dashboard
+
+.PHONY: chart
+chart: control-plane bin/helm bin/kustomize ## Hold dist/ to config/, and have the API server take every result.
+	$(GO) test -count=1 -timeout 20m ./test/chart
+
+.PHONY: report-test
+report-test: ## Look at the HTML report in a headless Chromium.
+	$(GO) test -count=1 -timeout 10m ./test/browser
+
+.PHONY: ha
+ha: control-plane ## Kill, cut off and starve two managers, and look whether anybody notices.
+	$(GO) test $(RACE) -count=1 -timeout 30m -v ./test/ha
 
 # How long each fuzz target runs.
 FUZZTIME ?= 60s
@@ -134,6 +163,15 @@ demo-once: ## The same, checking each answer, and exit.
 	@$(GO) run ./test/demo/preview
 	@$(GO) run ./test/demo --once
 
+##@ Release
+
+# The systems that the command line is built for; the manager runs on Linux.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+
+.PHONY: release
+release: bin/helm bin/kustomize bin/cyclonedx-gomod ## Write dist/release: binaries, chart, manifests, bill of materials, checksums, of VERSION.
+	hack/release.sh '$(VERSION)' '$(PLATFORMS)'
+
 ##@ Prepare
 
 .PHONY: control-plane
@@ -143,7 +181,7 @@ ifeq ($(KUBEBUILDER_ASSETS),)
 endif
 
 .PHONY: tools
-tools: bin/controller-gen bin/golangci-lint bin/promtool ## Build the pinned development tools into bin/.
+tools: bin/controller-gen bin/golangci-lint bin/kustomize bin/promtool bin/helm bin/cyclonedx-gomod ## Build the pinned development tools into bin/.
 
 # A build that changes nothing may leave the old time on the file: hence touch.
 bin/controller-gen: internal/tools/go.mod
@@ -156,4 +194,16 @@ bin/golangci-lint: internal/tools/go.mod
 
 bin/promtool: internal/tools/promtool/go.mod
 	CGO_ENABLED=0 $(GO) build -C internal/tools/promtool -trimpath -o '$(CURDIR)/bin/' github.com/prometheus/prometheus/cmd/promtool
+	@touch $@
+
+bin/kustomize: internal/tools/go.mod
+	CGO_ENABLED=0 $(GO) build -C internal/tools -trimpath -o '$(CURDIR)/bin/' sigs.k8s.io/kustomize/kustomize/v5
+	@touch $@
+
+bin/helm: internal/tools/helm/go.mod
+	CGO_ENABLED=0 $(GO) build -C internal/tools/helm -trimpath -o '$(CURDIR)/bin/' helm.sh/helm/v4/cmd/helm
+	@touch $@
+
+bin/cyclonedx-gomod: internal/tools/cyclonedx/go.mod
+	CGO_ENABLED=0 $(GO) build -C internal/tools/cyclonedx -trimpath -o '$(CURDIR)/bin/' github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 	@touch $@

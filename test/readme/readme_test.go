@@ -1,5 +1,6 @@
-// Package readme_test holds README.md to the code: reasons, metrics, flags and
-// fields of the spec, and everything that it names in this repository.
+// Package readme_test holds README.md and the documents that it leads to to the
+// code: reasons, metrics, flags and fields of the spec, and everything that they
+// name in this repository.
 package readme_test
 
 import (
@@ -318,7 +319,9 @@ func TestConditionReasonsAreThoseOfTheAPI(t *testing.T) {
 		v1alpha1.AuditReasonAllNodesVerified, v1alpha1.AuditReasonNodesWouldBreak, v1alpha1.AuditReasonNodesRejectedToday,
 		v1alpha1.AuditReasonNodesUnknown, v1alpha1.AuditReasonNodesExcluded, v1alpha1.AuditReasonNoNodes,
 		v1alpha1.AuditReasonSweepOverdue, v1alpha1.AuditReasonLoaded, v1alpha1.AuditReasonSomeUnreadable,
-		v1alpha1.AuditReasonKeptLastGood, v1alpha1.AuditReasonNotLoaded,
+		v1alpha1.AuditReasonKeptLastGood, v1alpha1.AuditReasonNotLoaded, v1alpha1.AuditReasonAPIServerDiffers,
+		v1alpha1.AuditReasonFlagSet, v1alpha1.AuditReasonFlagMissing, v1alpha1.AuditReasonNotVisible,
+		v1alpha1.AuditReasonNotAllowed, v1alpha1.AuditReasonNotUnderstood,
 	})
 }
 
@@ -499,9 +502,14 @@ func TestMakeTargetsExist(t *testing.T) {
 	}
 }
 
+// readme is README.md and the documents that hold what it leaves out.
 func readme(t *testing.T) string {
 	t.Helper()
-	return document(t, "README.md")
+	text := ""
+	for _, path := range []string{"README.md", "docs/install.md", "docs/reference.md", "docs/distributions.md", "docs/security.md", "CONTRIBUTING.md"} {
+		text += document(t, path) + "\n"
+	}
+	return text
 }
 
 func document(t *testing.T, path string) string {
