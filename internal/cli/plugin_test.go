@@ -22,7 +22,8 @@ func TestPluginSpeaksAsKubectl(t *testing.T) {
 			r := called(t, program, args...)
 			r.answers(t, cli.ExitReady)
 			_, usage, _ := strings.Cut(r.out, "Usage:")
-			if !strings.Contains(usage, "  kubectl kubelet-certs ") || strings.Contains(usage, "kubelet-cert-auditor ") || strings.Contains(usage, "  manager ") {
+			if !strings.Contains(usage, "  kubectl kubelet-certs ") || strings.Contains(usage, "kubelet-cert-auditor ") || strings.Contains(usage, "  manager ") ||
+				strings.Contains(usage, "  completion ") {
 				t.Errorf("%s %v:\n%s", program, args, r.out)
 			}
 		}

@@ -121,3 +121,22 @@ func TestSettledHoldsThroughAFewMisses(t *testing.T) {
 		}
 	}
 }
+
+// What is known of kube-apiserver can take a Ready away, and nothing else.
+func TestReadyIsAboutTheAddressesThatKubeAPIServerDials(t *testing.T) {
+	for _, c := range []struct {
+		tally verdict.Tally
+		want  verdict.Readiness
+	}{
+		{verdict.Tally{Verified: 2}, verdict.ReadinessUnknown},
+		{verdict.Tally{Verified: 1, BreaksWhenEnabled: 1}, verdict.NotReady},
+		{verdict.Tally{Verified: 1, Unknown: 1}, verdict.ReadinessUnknown},
+	} {
+		if got := (verdict.Summary{Tally: c.tally, Differs: true}).Readiness(); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.tally, got, c.want)
+		}
+	}
+	if got := (verdict.Summary{Tally: verdict.Tally{Verified: 2}}).Readiness(); got != verdict.Ready {
+		t.Errorf("the same addresses: %s", got)
+	}
+}
