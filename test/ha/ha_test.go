@@ -149,10 +149,10 @@ func (w *world) watch(t *testing.T) {
 	t.Helper()
 	klog.SetLogger(logr.Discard()) // a watch that breaks is what this is about
 	ctrl.SetLogger(logr.Discard())
-	see := func(object any) {
+	see := func(object any) error {
 		node, ok := object.(*corev1.Node)
 		if !ok {
-			return
+			return fmt.Errorf("%T is no Node", object)
 		}
 		for _, c := range node.Status.Conditions {
 			if c.Type != v1alpha1.ConditionServingCertificateValid {
@@ -165,15 +165,25 @@ func (w *world) watch(t *testing.T) {
 			}
 			w.mu.Unlock()
 		}
+		return nil
 	}
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "nodes", "", fields.Everything()),
-		ObjectType:    &corev1.Node{},
-		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, after any) { see(after) }},
-	})
+	store := &cache.FakeCustomStore{AddFunc: see, UpdateFunc: see, ReplaceFunc: func(list []any, _ string) error {
+		for _, object := range list {
+			if err := see(object); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	// An informer would wait up to a minute before it asks an API server again that
+	// was away for one, and what it has not heard by then looks like a wrong condition.
+	reflector := cache.NewReflectorWithOptions(
+		cache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "nodes", "", fields.Everything()), &corev1.Node{}, store,
+		cache.ReflectorOptions{Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Cap: time.Second, Steps: 10, Factor: 2}},
+	)
 	stop := make(chan struct{})
 	var running sync.WaitGroup
-	running.Go(func() { informer.Run(stop) })
+	running.Go(func() { reflector.Run(stop) })
 	t.Cleanup(func() { close(stop); running.Wait() })
 }
 
