@@ -91,7 +91,7 @@ func Run(ctx context.Context, nodes []*corev1.Node, opts Options) *Report {
 				if int(next.Load()) >= len(nodes) {
 					return
 				}
-				fill(opts.Allowed() + 1) // one waits: else no more would be allowed
+				fill(opts.Allowed())
 			}
 		})
 	}

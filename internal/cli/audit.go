@@ -83,7 +83,7 @@ func (o *auditOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.filename, "filename", "f", "", `read Nodes from a file instead of an API server, as "kubectl get nodes -o json" or "-o yaml" prints them; - is standard input`)
 	flags.StringVarP(&o.selector, "selector", "l", "", "audit only the Nodes with these labels; the answer is then about these alone")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Second, "the time limit of one probe")
-	flags.IntVar(&o.concurrency, "concurrency", 128, "the number of probes at a time; up to sixteen times as many while their peers keep them all waiting")
+	flags.IntVar(&o.concurrency, "concurrency", 128, "the number of probes at a time; another may begin beside each whose peer is slow to answer, up to sixteen times as many")
 	flags.BoolVar(&o.allowLocal, "allow-local-addresses", false, "also dial loopback, link-local, multicast and unspecified addresses")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "look again, and repaint a terminal, until every node passes")
 	flags.DurationVar(&o.pause, "watch-interval", 10*time.Second, "the pause between two looks of --watch")

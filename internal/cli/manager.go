@@ -110,7 +110,7 @@ func (o *ManagerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "probe only while holding the lease, so that several replicas can run")
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "where to serve metrics over TLS, to clients that may get /metrics; 0 turns them off")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "where to serve /healthz and /readyz")
-	flags.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "the number of probes at a time; up to sixteen times as many while their peers keep them all waiting")
+	flags.IntVar(&o.Concurrency, "concurrency", o.Concurrency, "the number of probes at a time; another may begin beside each whose peer is slow to answer, up to sixteen times as many")
 	flags.BoolVar(&o.AllowLocalAddresses, "allow-local-addresses", o.AllowLocalAddresses, "also dial loopback, link-local, multicast and unspecified addresses, for tests")
 	flags.StringVar(&o.ClusterCAFile, "cluster-ca-file", o.ClusterCAFile, "the trust bundle where the KubeletCertAudit names none")
 	flags.Float32Var(&o.QPS, "kube-api-qps", o.QPS, "requests per second to the API server")

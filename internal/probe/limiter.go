@@ -10,30 +10,33 @@ import (
 
 // Limiter bounds how many probes are under way, and how many of them use the CPU
 // at a time. One whose peer keeps it waiting gives its place at the CPU to
-// another. While the peers keep all of them waiting, more may begin, up to
-// MostOpen times as many, so that peers that never answer hold nobody up; no
-// more than that, since what begins while others can go on only waits, with its
-// memory, for them, and fewer again once they wait for the CPU. It is safe for concurrent use. A nil Limiter bounds nothing.
+// another, and once it has waited for much longer than those that got an answer,
+// another may begin beside it, up to MostOpen times as many, so that peers that
+// never answer hold nobody up. No more than that: what begins beside probes that
+// are about to be answered only waits with them, for the same CPU, network or
+// peers. It is safe for concurrent use. A nil Limiter bounds nothing.
 type Limiter struct {
 	places, probes int
 
 	mu      sync.Mutex // guards what follows
 	free    int        // places
 	open    int        // probes under way
-	allowed int        // at most so many of them
-	resumes list.List  // of chan struct{}, closed when it is the turn
-	urgents list.List  // begin before the others
+	overdue int        // those of them beside which another may begin
+	usual   time.Duration
+	resumes list.List // of chan struct{}, closed when it is the turn
+	urgents list.List // begin before the others
 	begins  list.List
-	looking bool // for room to allow more
-	idle    int  // looks in a row that found nobody at the CPU
 }
 
 const (
 	// MostOpen is how many probes may be under way in place of one.
 	MostOpen = 16
-	// stall is how long nobody has to be at the CPU, give or take, before more
-	// probes may begin.
-	stall = 5 * time.Millisecond
+	// patience is after how many times the usual duration of a probe another one
+	// may begin beside it; leastPatience bounds it where peers are near.
+	patience      = 2
+	leastPatience = 10 * time.Millisecond
+	// guess at the usual duration, before there was an answer.
+	guess = 50 * time.Millisecond
 )
 
 // NewLimiter allows n probes, at least one, of which no more use the CPU than
@@ -41,15 +44,17 @@ const (
 func NewLimiter(n int) *Limiter {
 	n = max(1, n)
 	places := min(n, 2*runtime.GOMAXPROCS(0))
-	return &Limiter{places: places, probes: n, free: places, allowed: n}
+	return &Limiter{places: places, probes: n, free: places, usual: guess}
 }
 
 // Allowed is how many probes may be under way at this moment.
 func (l *Limiter) Allowed() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.allowed
+	return l.allowed()
 }
+
+func (l *Limiter) allowed() int { return min(l.probes+l.overdue, MostOpen*l.probes) }
 
 // begin waits until a probe may begin, and for a place. Whoever began must end.
 func (l *Limiter) begin(ctx context.Context, urgent bool) (*turn, error) {
@@ -62,16 +67,19 @@ func (l *Limiter) begin(ctx context.Context, urgent bool) (*turn, error) {
 		queue = &l.urgents
 	}
 	l.mu.Lock()
-	if l.open < l.allowed { // then nobody waits
+	if l.open < l.allowed() { // then nobody waits
 		l.open++
+		t.start()
 		l.mu.Unlock()
 	} else {
 		mine := make(chan struct{})
 		waiting := queue.PushBack(mine)
-		l.look()
 		l.mu.Unlock()
 		select {
 		case <-mine:
+			l.mu.Lock()
+			t.start()
+			l.mu.Unlock()
 		case <-ctx.Done():
 			l.mu.Lock()
 			defer l.mu.Unlock()
@@ -85,75 +93,84 @@ func (l *Limiter) begin(ctx context.Context, urgent bool) (*turn, error) {
 		}
 	}
 	if err := t.resume(ctx); err != nil {
-		t.end()
+		t.end(false)
 		return nil, err
 	}
 	return t, nil
 }
 
-// leave makes room for one that waits to begin, and takes back what is allowed
-// beyond need; l.mu must be held.
+// leave makes room for one that waits to begin; l.mu must be held.
 func (l *Limiter) leave() {
 	l.open--
-	l.allowed = max(l.probes, min(l.allowed, l.open+l.probes))
 	l.admit()
 }
 
+// admit whoever may begin; l.mu must be held.
 func (l *Limiter) admit() {
 	for _, queue := range []*list.List{&l.urgents, &l.begins} {
-		for l.open < l.allowed && queue.Len() > 0 {
+		for l.open < l.allowed() && queue.Len() > 0 {
 			l.open++
 			close(queue.Remove(queue.Front()).(chan struct{})) //nolint:forcetypeassert // nothing else is put in
 		}
 	}
 }
 
-// look for room, as long as anybody waits to begin; l.mu must be held.
-func (l *Limiter) look() {
-	if l.looking {
-		return
+// took follows the median of what probes take that are answered: their mean would
+// be that of a few slow ones.
+func (l *Limiter) took(d time.Duration) {
+	step := max(l.usual/16, 1)
+	if d < l.usual {
+		step = -step
 	}
-	l.looking, l.idle = true, 0
-	time.AfterFunc(stall, l.tick)
-}
-
-func (l *Limiter) tick() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.looking = false
-	if l.urgents.Len()+l.begins.Len() == 0 {
-		return
-	}
-	idle := 0
-	if l.free == l.places {
-		idle = l.idle + 1
-	}
-	if idle == 2 {
-		l.allowed = min(l.allowed+l.probes, MostOpen*l.probes)
-		l.admit()
-		idle = 0
-	}
-	if l.resumes.Len() > 0 { // what else began would only wait with them
-		l.allowed = max(l.probes, l.allowed-max(1, l.probes/8))
-	}
-	l.look()
-	l.idle = idle
+	l.usual += step
 }
 
 // turn is one probe's place at the CPU. Only its own goroutine uses it.
 type turn struct {
 	limiter *Limiter
 	held    bool
+
+	begun          time.Time
+	late           *time.Timer
+	overdue, ended bool // guarded by the limiter's mu
 }
 
-// end is the end of the probe.
-func (t *turn) end() {
-	t.pause()
-	if l := t.limiter; l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.leave()
+// start is the begin of the probe; the limiter's mu must be held.
+func (t *turn) start() {
+	t.begun = time.Now()
+	t.late = time.AfterFunc(max(leastPatience, patience*t.limiter.usual), t.makeRoom)
+}
+
+// makeRoom lets another begin beside a probe that is overdue.
+func (t *turn) makeRoom() {
+	l := t.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !t.ended {
+		t.overdue = true
+		l.overdue++
+		l.admit()
 	}
+}
+
+// end is the end of the probe, and says whether it was answered.
+func (t *turn) end(answered bool) {
+	t.pause()
+	l := t.limiter
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.ended = true
+	t.late.Stop()
+	if t.overdue {
+		l.overdue--
+	}
+	if answered {
+		l.took(time.Since(t.begun))
+	}
+	l.leave()
 }
 
 // pause gives the place back; without one it does nothing.

@@ -42,99 +42,88 @@ func (b *begun) try(ctx context.Context, n int) {
 	}
 }
 
-// While anybody is at the CPU no more begin than may; while all of them wait for
-// their peers more do, up to a bound.
-func TestMoreBeginWhileAllWait(t *testing.T) {
+// Beside each probe that takes much longer than usual another one begins, up to a
+// bound, and all that is taken back when they end.
+func TestAnotherBeginsBesideOneThatIsOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		b := &begun{l: NewLimiter(2)}
 		b.try(ctx, 40)
-		expect := func(want int, when string) {
-			t.Helper()
-			time.Sleep(time.Second)
+		for want := 2; want <= 2*MostOpen; want += 2 {
+			if got := len(b.all()); got != want || b.l.Allowed() != want {
+				t.Fatalf("%d have begun, %d are allowed, want %d", got, b.l.Allowed(), want)
+			}
+			for _, turn := range b.all()[want-2:] {
+				turn.pause() // their peers keep them waiting
+			}
+			time.Sleep(patience*guess - time.Nanosecond)
 			synctest.Wait()
-			if len(b.all()) != want {
-				t.Fatalf("%d have begun, want %d: %s", len(b.all()), want, when)
+			if got := len(b.all()); got != want {
+				t.Fatalf("%d have begun before the others are overdue, want %d", got, want)
 			}
-		}
-		expect(2, "both are at the CPU")
-		b.all()[0].pause()
-		expect(2, "one is at the CPU")
-		b.all()[1].pause()
-		expect(4, "two more are at the CPU")
-		for i := 0; i < len(b.all()); i++ {
-			b.all()[i].pause()
-			if i%2 == 1 {
-				time.Sleep(4 * stall)
-				synctest.Wait()
-			}
-		}
-		expect(2*MostOpen, "no more than that")
-		if got := b.l.Allowed(); got != 2*MostOpen {
-			t.Errorf("%d are allowed", got)
-		}
-		for i := range 8 { // another 8 have waited for this
-			b.all()[i].end()
-		}
-		synctest.Wait()
-		for i := 2 * MostOpen; i < len(b.all()); i++ { // each comes to the CPU in its turn
-			b.all()[i].pause()
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 		}
-		expect(40, "the room of those that ended")
-		for _, turn := range b.all()[8:] {
-			turn.end()
-		}
-		if b.l.Allowed() != 2 || b.l.open != 0 || b.l.free != b.l.places {
-			t.Errorf("%d allowed, %d open, %d free of %d", b.l.Allowed(), b.l.open, b.l.free, b.l.places)
+		if got := len(b.all()); got != 2*MostOpen || b.l.Allowed() != 2*MostOpen {
+			t.Fatalf("%d have begun, %d are allowed", got, b.l.Allowed())
 		}
 		cancel()
+		synctest.Wait() // those that wait have given up
+		for _, turn := range b.all() {
+			turn.end(false)
+		}
+		if b.l.Allowed() != 2 || b.l.open != 0 || b.l.overdue != 0 || b.l.free != b.l.places || b.l.usual != guess {
+			t.Errorf("%d allowed, %d open, %d overdue, %d of %d free, usually %s", b.l.Allowed(), b.l.open, b.l.overdue, b.l.free, b.l.places, b.l.usual)
+		}
 	})
 }
 
-// What was allowed while all waited for their peers is taken back once they wait
-// for the CPU.
-func TestFewerBeginOnceTheCPUIsBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		b := &begun{l: NewLimiter(2)}
-		b.try(ctx, 40)
-		for i := 0; i < 12; i++ {
-			for len(b.all()) <= i {
-				time.Sleep(stall)
-				synctest.Wait()
-			}
-			b.all()[i].pause()
-		}
-		grown := b.l.Allowed()
-		for _, turn := range b.all()[:12] { // all of them have got an answer
-			go func() { _ = turn.resume(ctx) }()
-		}
-		time.Sleep(20 * stall)
-		synctest.Wait()
-		if shrunk := b.l.Allowed(); grown < 12 || shrunk != 2 {
-			t.Errorf("%d allowed while all waited, %d now", grown, shrunk)
-		}
-		cancel()
-	})
+// What is overdue follows what probes take that are answered, and no few slow ones.
+func TestPatience(t *testing.T) {
+	for name, c := range map[string]struct {
+		took     func(i int) time.Duration
+		from, to time.Duration // after which another begins
+	}{
+		"near": {func(int) time.Duration { return time.Microsecond }, leastPatience, leastPatience},
+		"far":  {func(int) time.Duration { return time.Second }, patience * 900 * time.Millisecond, patience * 1100 * time.Millisecond},
+		"a tenth is slow": {func(i int) time.Duration {
+			return []time.Duration{9 * time.Second, 20 * time.Millisecond}[min(1, i%10)]
+		}, patience * 18 * time.Millisecond, patience * 30 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := NewLimiter(1)
+				for i := range 1000 {
+					turn, _ := l.begin(t.Context(), false)
+					turn.pause()
+					time.Sleep(c.took(i))
+					turn.end(true)
+				}
+				slow, _ := l.begin(t.Context(), false)
+				slow.pause()
+				start := time.Now()
+				next, _ := l.begin(t.Context(), false)
+				if waited := time.Since(start); waited < c.from || waited > c.to {
+					t.Errorf("another began after %s", waited)
+				}
+				slow.end(false)
+				next.end(false)
+			})
+		})
+	}
 }
 
-// With tarpits under way, each probe that ends lets another begin.
-func TestTarpitsKeepNoRoom(t *testing.T) {
+// Who ended is not overdue, however long ago.
+func TestWhoEndedMakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &begun{l: NewLimiter(1)}
-		b.try(t.Context(), 8)
-		for i := range 4 { // tarpits
-			b.all()[i].pause()
-			time.Sleep(4 * stall)
-			synctest.Wait()
-		}
-		for i := 4; i < 8; i++ {
-			if len(b.all()) != i+1 {
-				t.Fatalf("%d have begun, want %d", len(b.all()), i+1)
-			}
-			b.all()[i].end()
-			synctest.Wait() // without waiting for a look
+		l := NewLimiter(1)
+		turn, _ := l.begin(t.Context(), false)
+		turn.end(true)
+		turn.makeRoom() // the timer, had it been about to fire
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if l.Allowed() != 1 {
+			t.Errorf("%d are allowed", l.Allowed())
 		}
 	})
 }
@@ -157,12 +146,12 @@ func TestPlacesAtTheCPU(t *testing.T) {
 		if resumed.Load() {
 			t.Fatal("the only place was taken")
 		}
-		b.all()[1].end()
+		b.all()[1].end(true)
 		synctest.Wait()
 		if !resumed.Load() {
 			t.Error("the place is free")
 		}
-		b.all()[0].end()
+		b.all()[0].end(true)
 		if b.l.free != 1 || b.l.open != 0 {
 			t.Errorf("%d places are free, %d are open", b.l.free, b.l.open)
 		}
@@ -182,11 +171,11 @@ func TestUrgentOnesBeginFirst(t *testing.T) {
 				mu.Lock()
 				order = append(order, name)
 				mu.Unlock()
-				turn.end()
+				turn.end(true)
 			}()
 			synctest.Wait()
 		}
-		holder.end()
+		holder.end(true)
 		synctest.Wait()
 		if !slices.Equal(order, []string{"urgent", "urgent too", "first", "second"}) {
 			t.Errorf("%v", order)
@@ -217,8 +206,8 @@ func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || l.resumes.Len() != 0 {
 			t.Errorf("%v, %d are waiting", err, l.resumes.Len())
 		}
-		holder.end()
-		other.end()
+		holder.end(true)
+		other.end(true)
 		if l.free != 1 || l.open != 0 {
 			t.Errorf("%d places are free, %d are open", l.free, l.open)
 		}

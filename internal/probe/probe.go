@@ -63,7 +63,6 @@ func (p *Prober) Probe(ctx context.Context, endpoint verdict.Endpoint, timeout t
 	if err != nil {
 		return verdict.Observation{}, err
 	}
-	defer t.end()
 	start := time.Now()
 	obs, unanswered := p.attempt(ctx, t, endpoint, timeout, nil)
 	if unanswered && ctx.Err() == nil {
@@ -71,6 +70,7 @@ func (p *Prober) Probe(ctx context.Context, endpoint verdict.Endpoint, timeout t
 			obs.Smaller = &smaller
 		}
 	}
+	t.end(obs.Outcome == verdict.OutcomeCompleted)
 	if err := ctx.Err(); err != nil {
 		return verdict.Observation{}, err
 	}
