@@ -164,7 +164,7 @@ func (r *AuditReconciler) report(ctx context.Context, audit *v1alpha1.KubeletCer
 	now := r.Clock.Now()
 	servers := verdict.JudgeAPIServers(r.servers(ctx, now), addressTypes(audit))
 	r.Ledger.Differ(servers.Differs())
-	summary := r.Ledger.Summarize(now)
+	summary := r.Ledger.Summarize(now, maxFailingNodes)
 	before := audit.DeepCopy()
 	if summary.NotProbedYet == 0 && summary.Total() > 0 && !summary.OldestLook.Before(r.run.sweepStart) {
 		r.run.sweepStart, r.run.lastSweep = now, now.Truncate(time.Second)

@@ -38,7 +38,7 @@ type Ledger interface {
 	End()
 	Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time)
 	Exclude(name string, id verdict.Identity, epoch int64)
-	Summarize(now time.Time) verdict.Summary
+	Summarize(now time.Time, most int) verdict.Summary
 }
 
 // Counters count what happens.

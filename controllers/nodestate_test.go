@@ -279,19 +279,19 @@ func TestAMovedNodeIsNotProbedYet(t *testing.T) {
 	h.Create(context.Background(), event.CreateEvent{Object: d.node}, queue)
 	d.good()
 	m.Put("n1", kubelet.IdentityOf(d.node), 1, d.state.settled.Verdict, d.now)
-	if got := m.Summarize(d.now).Readiness(); got != verdict.Ready {
+	if got := m.Summarize(d.now, 100).Readiness(); got != verdict.Ready {
 		t.Fatalf("%s before the move", got)
 	}
 	moved := d.node.DeepCopy()
 	moved.Status.Addresses[1].Address = "127.1.0.2"
 	changes = 0
 	h.Update(context.Background(), event.UpdateEvent{ObjectOld: d.node, ObjectNew: moved}, queue)
-	if got := m.Summarize(d.now); got.Readiness() != verdict.ReadinessUnknown || got.NotProbedYet != 1 || changes != 1 {
+	if got := m.Summarize(d.now, 100); got.Readiness() != verdict.ReadinessUnknown || got.NotProbedYet != 1 || changes != 1 {
 		t.Errorf("%s with %d not probed yet and %d changes", got.Readiness(), got.NotProbedYet, changes)
 	}
 	// The probe of the old place ends only now.
 	m.Put("n1", kubelet.IdentityOf(d.node), 1, d.state.settled.Verdict, d.now)
-	if got := m.Summarize(d.now).Readiness(); got != verdict.ReadinessUnknown {
+	if got := m.Summarize(d.now, 100).Readiness(); got != verdict.ReadinessUnknown {
 		t.Errorf("%s by a verdict about another endpoint", got)
 	}
 	if queue.Len() != 1 {

@@ -38,7 +38,7 @@ func writeStatus(audit *v1alpha1.KubeletCertAudit, a answer) {
 		BreaksWhenEnabled: int32(a.summary.BreaksWhenEnabled), RejectedToday: int32(a.summary.RejectedToday),
 		Unknown: int32(a.summary.Unknown), Excluded: int32(a.summary.Excluded),
 	}
-	s.FailingNodes = slices.Clone(a.summary.Failing[:min(len(a.summary.Failing), maxFailingNodes)])
+	s.FailingNodes = slices.Clone(a.summary.Failing)
 	bundle := a.regime.policy.Bundle
 	s.TrustBundle = v1alpha1.TrustBundleStatus{
 		Source: bundle.Source, SHA256: bundle.SHA256,

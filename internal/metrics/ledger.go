@@ -111,7 +111,7 @@ func (l *Ledger) put(name string, id verdict.Identity, e entry) {
 		return
 	}
 	e.identity, e.created = known.identity, known.created
-	l.nodes[name] = &e
+	*known = e
 }
 
 // notProbedYet is what an entry of another epoch, or of none, counts as.
@@ -128,9 +128,10 @@ func (l *Ledger) each(f func(name string, created time.Time, e *entry)) {
 	}
 }
 
-// Summarize counts, at the time now. Its cost grows with the number of nodes.
-func (l *Ledger) Summarize(now time.Time) verdict.Summary {
-	s, _ := l.snapshot(now)
+// Summarize counts, at the time now, and names so many failing nodes at most. Its
+// time grows with the number of nodes, its memory does not.
+func (l *Ledger) Summarize(now time.Time, most int) verdict.Summary {
+	s, _ := l.snapshot(now, most)
 	return s.Summary
 }
 
@@ -150,12 +151,12 @@ type statusReason struct {
 }
 
 // snapshot reads every entry once; false where nothing is judged.
-func (l *Ledger) snapshot(now time.Time) (snapshot, bool) {
+func (l *Ledger) snapshot(now time.Time, most int) (snapshot, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	s := snapshot{interval: l.interval, nodes: map[statusReason]int{}}
 	s.Differs = l.differs
-	var failing []failingNode
+	failing := worst{most: most}
 	l.each(func(name string, created time.Time, e *entry) {
 		if created.After(s.NewestNode) {
 			s.NewestNode = created
@@ -166,14 +167,14 @@ func (l *Ledger) snapshot(now time.Time) (snapshot, bool) {
 		}
 		s.add(e, now)
 		if e.status != verdict.True {
-			failing = append(failing, failingNode{name, e.reason, e.group})
+			failing.add(failingNode{name, e.reason, e.group})
 		}
 	})
 	if s.NotProbedYet == 0 {
 		s.OldestLook = s.oldest
 	}
 	s.Overdue = !s.oldest.IsZero() && verdict.Overdue(s.oldest, l.interval, now)
-	for _, f := range worstFirst(failing) {
+	for _, f := range failing.first() {
 		s.Failing = append(s.Failing, v1alpha1.FailingNode{Name: f.name, Reason: f.reason})
 	}
 	return s, l.epoch != 0
@@ -211,9 +212,22 @@ type failingNode struct {
 	group  verdict.Group
 }
 
-func worstFirst(nodes []failingNode) []failingNode {
-	slices.SortFunc(nodes, func(a, b failingNode) int {
+// worst keeps so many nodes at most, and of all those added the worst ones.
+type worst struct {
+	most  int
+	nodes []failingNode
+}
+
+func (w *worst) add(f failingNode) {
+	if w.nodes = append(w.nodes, f); len(w.nodes) > 2*w.most {
+		w.nodes = w.first()
+	}
+}
+
+// first are the worst nodes, the worst one first, then by name.
+func (w *worst) first() []failingNode {
+	slices.SortFunc(w.nodes, func(a, b failingNode) int {
 		return cmp.Or(cmp.Compare(b.group, a.group), cmp.Compare(a.name, b.name))
 	})
-	return nodes
+	return w.nodes[:min(len(w.nodes), w.most)]
 }

@@ -172,7 +172,7 @@ func TestLedger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMetrics(100, "a", "b")
 			c.do(m)
-			got := m.Summarize(now)
+			got := m.Summarize(now, 100)
 			if got.Tally != c.want || got.NotProbedYet != c.notProbedYet {
 				t.Errorf("%+v with %d not probed yet, want %+v with %d", got.Tally, got.NotProbedYet, c.want, c.notProbedYet)
 			}
@@ -187,7 +187,7 @@ func TestTheZeroLedgerKnowsNoNode(t *testing.T) {
 	var l metrics.Ledger
 	l.Forget("a")
 	l.Put("a", identityOf("a"), 1, verified, now)
-	if got := l.Summarize(now); got.Total() != 0 || got.Readiness() == verdict.Ready {
+	if got := l.Summarize(now, 100); got.Total() != 0 || got.Readiness() == verdict.Ready {
 		t.Errorf("%+v", got)
 	}
 }
@@ -196,11 +196,11 @@ func TestOldestLook(t *testing.T) {
 	m := newMetrics(100, "a", "b", "c")
 	m.Put("a", identityOf("a"), 1, verified, now.Add(-time.Minute))
 	m.Put("b", identityOf("b"), 1, silent, now.Add(-time.Hour))
-	if got := m.Summarize(now); !got.OldestLook.IsZero() {
+	if got := m.Summarize(now, 100); !got.OldestLook.IsZero() {
 		t.Errorf("%s, while there is a node that was not looked at", got.OldestLook)
 	}
 	m.Exclude("c", identityOf("c"), 1)
-	if got := m.Summarize(now); !got.OldestLook.Equal(now.Add(-time.Hour)) {
+	if got := m.Summarize(now, 100); !got.OldestLook.Equal(now.Add(-time.Hour)) {
 		t.Errorf("%s, want an hour ago", got.OldestLook)
 	}
 }
@@ -213,12 +213,12 @@ func TestOverdue(t *testing.T) {
 		3 * time.Minute:                 verdict.Ready,
 		3*time.Minute + time.Nanosecond: verdict.ReadinessUnknown,
 	} {
-		if got := m.Summarize(now.Add(after)); got.Readiness() != want || got.Overdue != (want != verdict.Ready) {
+		if got := m.Summarize(now.Add(after), 100); got.Readiness() != want || got.Overdue != (want != verdict.Ready) {
 			t.Errorf("%s after the look: %s, want %s", after, got.Readiness(), want)
 		}
 	}
 	m.Put("a", identityOf("a"), 1, breaks, now)
-	if got := m.Summarize(now.Add(time.Hour)).Readiness(); got != verdict.NotReady {
+	if got := m.Summarize(now.Add(time.Hour), 100).Readiness(); got != verdict.NotReady {
 		t.Errorf("%s, but an old no is still no", got)
 	}
 }
@@ -226,7 +226,7 @@ func TestOverdue(t *testing.T) {
 func TestNewestNode(t *testing.T) {
 	m := newMetrics(100, "a")
 	m.Track("b", identityOf("b"), now)
-	if got := m.Summarize(now); !got.NewestNode.Equal(now) {
+	if got := m.Summarize(now, 100); !got.NewestNode.Equal(now) {
 		t.Errorf("%s, want %s", got.NewestNode, now)
 	}
 }
@@ -245,15 +245,36 @@ func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
 				m.Probed(verdict.Observation{Outcome: verdict.OutcomeCompleted}, breaks)
 				m.BundleChanged(verdict.Bundle{}, nil)
 				scrape(t, m)
-				m.Summarize(now)
+				m.Summarize(now, 100)
 				m.Forget(name)
 				m.End()
 			}
 		})
 	}
 	users.Wait()
-	if got := m.Summarize(now); got.Total() != 0 {
+	if got := m.Summarize(now, 100); got.Total() != 0 {
 		t.Errorf("%+v, but every node is gone", got)
 	}
 	assertSeries(t, m, "cn_validations_total", `{result="failure"} 160`, `{result="success"} 0`)
+}
+
+// However many fail, the worst are named, the worst one first, then by name.
+func TestTheWorstAreNamed(t *testing.T) {
+	m := newMetrics(100)
+	m.Begin(1, time.Minute)
+	silent := verdict.Verdict{Status: verdict.Unknown, Reason: v1alpha1.ReasonProbeTimeout}
+	var all []v1alpha1.FailingNode
+	for rank, v := range []verdict.Verdict{rejected, breaks, silent} {
+		for i := range 100 {
+			name := fmt.Sprintf("n%03d", 3*i+2-rank)
+			m.Track(name, identityOf(name), now)
+			m.Put(name, identityOf(name), 1, v, now)
+			all = append(all, v1alpha1.FailingNode{Name: name, Reason: v.Reason})
+		}
+	}
+	for _, most := range []int{0, 1, 7, 150, 299, 300, 1000} {
+		if got, want := m.Summarize(now, most).Failing, all[:min(most, len(all))]; !slices.Equal(got, want) {
+			t.Errorf("of %d, at most %d: %v, want %v", len(all), most, got, want)
+		}
+	}
 }

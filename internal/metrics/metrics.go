@@ -164,7 +164,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		c.Collect(ch)
 	}
 	now := m.clock.Now()
-	s, active := m.snapshot(now)
+	s, active := m.snapshot(now, m.maxFailing)
 	if !active {
 		return
 	}
@@ -178,8 +178,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.checkFailures, float64(s.failures[i]), string(check))
 	}
 	// Worst first: those without evidence are the last, and fail nothing.
-	refused := s.Failing[:s.BreaksWhenEnabled+s.RejectedToday]
-	for _, f := range refused[:min(len(refused), m.maxFailing)] {
+	for _, f := range s.Failing[:min(len(s.Failing), s.BreaksWhenEnabled+s.RejectedToday)] {
 		gauge(m.failingNode, 1, f.Name, string(f.Reason))
 	}
 	gauge(m.ready, oneIf(s.Readiness() == verdict.Ready))

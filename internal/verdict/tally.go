@@ -102,7 +102,8 @@ type Summary struct {
 	// NotProbedYet nodes have no verdict under the present settings; they are
 	// part of Unknown.
 	NotProbedYet int
-	// Failing nodes, that is, all that are not verified, worst first.
+	// Failing nodes, that is, those that are not verified, worst first; as many
+	// of them as were asked for.
 	Failing []v1alpha1.FailingNode
 	// OldestLook is when the node that was looked at longest ago was looked at;
 	// zero while there is one that was not.
