@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/certs"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/controlplane"
 )
 
 var _ = Describe("The KubeletCertAudit", func() {
@@ -158,7 +158,9 @@ var _ = Describe("The metrics endpoint", func() {
 	It("answers those alone that may get /metrics", func(ctx SpecContext) {
 		join(ctx, "measured", "good")
 		createAudit(ctx, nil)
-		address := freeAddress(ctx)
+		port, err := controlplane.FreePort(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		address := fmt.Sprintf("127.0.0.1:%d", port)
 		start(ctx, func(o *cli.ManagerOptions) { o.MetricsBindAddress = address })
 
 		scrape := func(token string) (int, string) {
@@ -201,12 +203,4 @@ func tokenOf(ctx context.Context, serviceAccount string) string {
 	cfg, err := cp.ServiceAccountConfig(ctx, namespace, serviceAccount)
 	Expect(err).NotTo(HaveOccurred())
 	return cfg.BearerToken
-}
-
-func freeAddress(ctx context.Context) string {
-	GinkgoHelper()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }

@@ -3,8 +3,8 @@ package controllers_test
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +22,7 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/cli"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/certs"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/controlplane"
 )
 
 const (
@@ -33,11 +34,9 @@ const (
 // Secret mounted, and says where.
 func withWebhook(ctx context.Context, port *string) func(*cli.ManagerOptions) {
 	GinkgoHelper()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	free, err := controlplane.FreePort(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	_, *port, err = net.SplitHostPort(l.Addr().String())
-	Expect(err).NotTo(HaveOccurred())
-	Expect(l.Close()).To(Succeed())
+	*port = strconv.Itoa(free)
 	dir := GinkgoT().TempDir()
 	unmount, err := cp.MountSecret(namespace, webhookSecret, dir)
 	Expect(err).NotTo(HaveOccurred())

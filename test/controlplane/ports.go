@@ -19,6 +19,16 @@ const (
 	portAttempts = 5
 )
 
+// FreePort is a port on 127.0.0.1 that nobody listens on, and that no outgoing
+// connection takes by itself.
+func FreePort(ctx context.Context) (int, error) {
+	ports, err := freePorts(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(ports[0])
+}
+
 // freePorts finds n different ports on 127.0.0.1 that nobody listens on.
 // Somebody may by the time they are used: see retryTakenPort.
 func freePorts(ctx context.Context, n int) ([]string, error) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -183,10 +182,10 @@ func (d *demo) startManager(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	if d.metricsPort, err = freePort(ctx); err != nil {
+	if d.metricsPort, err = controlplane.FreePort(ctx); err != nil {
 		return err
 	}
-	if d.webhookPort, err = freePort(ctx); err != nil {
+	if d.webhookPort, err = controlplane.FreePort(ctx); err != nil {
 		return err
 	}
 	certDir := filepath.Join(d.dir, "webhook")
@@ -206,15 +205,6 @@ func (d *demo) startManager(ctx context.Context) error {
 	}
 	go func() { d.managerDone <- d.manager.Wait() }()
 	return nil
-}
-
-func freePort(ctx context.Context) (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // a TCP listener
 }
 
 func (d *demo) awaitSweep(ctx context.Context) error {

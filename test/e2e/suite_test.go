@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -130,14 +129,9 @@ func kubeconfig(user string, groups ...string) string {
 
 func freePort(ctx context.Context) int32 {
 	GinkgoHelper()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	port, err := controlplane.FreePort(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = l.Close() }()
-	_, text, err := net.SplitHostPort(l.Addr().String())
-	Expect(err).NotTo(HaveOccurred())
-	port, err := strconv.ParseInt(text, 10, 32)
-	Expect(err).NotTo(HaveOccurred())
-	return int32(port)
+	return int32(port) //nolint:gosec // a port
 }
 
 func internalIP(ip string) []corev1.NodeAddress {

@@ -3,7 +3,6 @@ package ha
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"net/url"
 	"os"
@@ -310,7 +309,9 @@ func (w *world) pair(ctx context.Context, t *testing.T) []*replica {
 	for _, name := range []string{"one", "two"} {
 		cfg, err := w.plane.ServiceAccountConfig(ctx, namespace, account)
 		must(t, err)
-		r := &replica{name: name, binary: binary, token: scrape.BearerToken, logPath: filepath.Join(w.dir, name+".log"), metrics: freeAddress(ctx, t)}
+		port, err := controlplane.FreePort(ctx)
+		must(t, err)
+		r := &replica{name: name, binary: binary, token: scrape.BearerToken, logPath: filepath.Join(w.dir, name+".log"), metrics: fmt.Sprintf("127.0.0.1:%d", port)}
 		r.link = linkTo(ctx, t, cfg)
 		kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
 		must(t, w.plane.WriteKubeconfig(kubeconfig, cfg))
@@ -348,14 +349,6 @@ func linkTo(ctx context.Context, t *testing.T, cfg *rest.Config) *link {
 	must(t, err)
 	cfg.Host = "https://" + l.address()
 	return l
-}
-
-func freeAddress(ctx context.Context, t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
-	return l.Addr().String()
 }
 
 // leader waits until one of them leads and knows every node, and returns it and
