@@ -95,8 +95,8 @@ func stands(audit *v1alpha1.KubeletCertAudit, a answer) bool {
 
 func readyMessage(audit *v1alpha1.KubeletCertAudit, a answer) string {
 	s := a.summary
-	text := fmt.Sprintf("of %d nodes %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown",
-		s.Total(), s.Verified, s.BreaksWhenEnabled, s.RejectedToday, s.Unknown)
+	text := fmt.Sprintf("of %s %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown",
+		verdict.Count(s.Total(), "node"), s.Verified, s.BreaksWhenEnabled, s.RejectedToday, s.Unknown)
 	if s.Excluded > 0 {
 		text += fmt.Sprintf("; %d more are left out by spec.nodeSelector, but the API server's switch is for all", s.Excluded)
 	}
@@ -114,7 +114,7 @@ func bundleCondition(a answer) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.AuditTrustBundleLoaded, ObservedGeneration: a.regime.generation,
 		Status: metav1.ConditionTrue, Reason: v1alpha1.AuditReasonLoaded,
-		Message: fmt.Sprintf("%d certificates from %s", len(bundle.Certificates), bundle.Source),
+		Message: verdict.Count(len(bundle.Certificates), "certificate") + " from " + bundle.Source,
 	}
 	switch {
 	case a.bundleErr != nil && bundle.Empty():

@@ -56,7 +56,7 @@ func TestExitCodeOfAnAudit(t *testing.T) {
 func TestTheOutputSaysWhatWasNotAskedFor(t *testing.T) {
 	c := newCluster(t, "bare-node-name")
 	for what, want := range map[string]string{
-		"--what=tls": "NOT READY: of 1 nodes 0 are verified, 1 would break once the CN check is on, 0 are refused today, 0 are unknown.\n" +
+		"--what=tls": "NOT READY: of 1 node 0 are verified, 1 would break once the CN check is on, 0 are refused today, 0 are unknown.\n" +
 			"Without the common name (--what tls) the answer is Ready",
 		"--what=cn": "By the common name alone (--what cn) the answer is NotReady",
 	} {

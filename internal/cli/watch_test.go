@@ -84,7 +84,7 @@ func TestWatchEndsOnceEveryNodePasses(t *testing.T) {
 	}
 	replace(t, path, text)
 	w.ends(t, cli.ExitReady)
-	if !strings.Contains(w.out.String(), "\nREADY: of 1 nodes 1 are verified") {
+	if !strings.Contains(w.out.String(), "\nREADY: of 1 node 1 are verified") {
 		t.Errorf("%s", &w.out)
 	}
 }

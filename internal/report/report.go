@@ -131,8 +131,8 @@ func head(r *audit.Report) []string {
 	if r.Interrupted {
 		line("Interrupted: this is what was known by then.")
 	}
-	line("%s: of %d nodes %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown.",
-		headline(r), s.Total, s.Verified, s.BreaksWhenEnabled, s.RejectedToday, s.Unknown)
+	line("%s: of %s %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown.",
+		headline(r), verdict.Count(s.Total, "node"), s.Verified, s.BreaksWhenEnabled, s.RejectedToday, s.Unknown)
 	switch r.What {
 	case verdict.WhatTLS:
 		line("Without the common name (--what tls) the answer is %s: this is about today, not about turning the check on.", r.Answer)
@@ -144,7 +144,7 @@ func head(r *audit.Report) []string {
 		line("No CA was given, so no chain was verified: pass --kubelet-certificate-authority.")
 		return lines
 	}
-	line("Trust bundle: %s, %s, sha256 %.16s.", plain(r.TrustBundle.Source), count(r.TrustBundle.Certificates, "certificate"), r.TrustBundle.SHA256)
+	line("Trust bundle: %s, %s, sha256 %.16s.", plain(r.TrustBundle.Source), verdict.Count(r.TrustBundle.Certificates, "certificate"), r.TrustBundle.SHA256)
 	if r.ClusterCA {
 		line("This is the cluster CA: the API server's own --kubelet-certificate-authority was not read.")
 	}
@@ -152,14 +152,6 @@ func head(r *audit.Report) []string {
 		line("Warning: trust bundle: %s", warning)
 	}
 	return lines
-}
-
-// count writes a number and its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func headline(r *audit.Report) string {

@@ -149,7 +149,7 @@ func head(t *testing.T, r *audit.Report) string {
 }
 
 func TestHead(t *testing.T) {
-	const count = ": of 1 nodes 1 are verified, 0 would break once the CN check is on, 0 are refused today, 0 are unknown."
+	const count = ": of 1 node 1 are verified, 0 would break once the CN check is on, 0 are refused today, 0 are unknown."
 	const bundle = "Trust bundle: file /ca.crt, 1 certificate, sha256 0123456789abcdef."
 	for name, c := range map[string]struct {
 		cluster *cluster
@@ -170,7 +170,7 @@ func TestHead(t *testing.T) {
 		"--what tls is about today": {
 			newCluster().add("a", bare).with(func(o *audit.Options) { o.What = verdict.WhatTLS }),
 			[]string{
-				"NOT READY: of 1 nodes 0 are verified, 1 would break once the CN check is on, 0 are refused today, 0 are unknown.",
+				"NOT READY: of 1 node 0 are verified, 1 would break once the CN check is on, 0 are refused today, 0 are unknown.",
 				"Without the common name (--what tls) the answer is Ready: this is about today, not about turning the check on.", bundle, pages,
 			},
 		},
@@ -178,14 +178,14 @@ func TestHead(t *testing.T) {
 			newCluster().add("a", func(c *x509.Certificate) { c.NotBefore, c.NotAfter = now.Add(-2*time.Hour), now.Add(-time.Hour) }).
 				with(func(o *audit.Options) { o.What = verdict.WhatCN }),
 			[]string{
-				"NOT READY: of 1 nodes 0 are verified, 0 would break once the CN check is on, 1 are refused today, 0 are unknown.",
+				"NOT READY: of 1 node 0 are verified, 0 would break once the CN check is on, 1 are refused today, 0 are unknown.",
 				"By the common name alone (--what cn) the answer is Ready.", bundle, pages,
 			},
 		},
 		"no CA": {
 			newCluster().add("a", nil).with(func(o *audit.Options) { o.Policy.Bundle = verdict.Bundle{} }),
 			[]string{
-				"UNKNOWN: of 1 nodes 0 are verified, 0 would break once the CN check is on, 0 are refused today, 1 are unknown.",
+				"UNKNOWN: of 1 node 0 are verified, 0 would break once the CN check is on, 0 are refused today, 1 are unknown.",
 				"No CA was given, so no chain was verified: pass --kubelet-certificate-authority.", pages,
 			},
 		},

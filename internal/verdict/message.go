@@ -99,3 +99,11 @@ func sanList(c *x509.Certificate) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// Count writes a number and its noun, such as "1 node" or "2 nodes".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
