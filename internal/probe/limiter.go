@@ -14,7 +14,8 @@ import (
 // another may begin beside it, up to MostOpen times as many, so that peers that
 // never answer hold nobody up. No more than that: what begins beside probes that
 // are about to be answered only waits with them, for the same CPU, network or
-// peers. It is safe for concurrent use. A nil Limiter bounds nothing.
+// peers. It is safe for concurrent use.
+// Probes without a Limiter are not bound.
 type Limiter struct {
 	places, probes int
 
@@ -32,7 +33,8 @@ const (
 	// MostOpen is how many probes may be under way in place of one.
 	MostOpen = 16
 	// patience is after how many times the usual duration of a probe another one
-	// may begin beside it; leastPatience bounds it where peers are near.
+	// may begin beside it; leastPatience bounds it where peers are near, and half
+	// of the probe's time limit where they are far.
 	patience      = 2
 	leastPatience = 10 * time.Millisecond
 	// guess at the usual duration, before there was an answer.
@@ -56,9 +58,10 @@ func (l *Limiter) Allowed() int {
 
 func (l *Limiter) allowed() int { return min(l.probes+l.overdue, MostOpen*l.probes) }
 
-// begin waits until a probe may begin, and for a place. Whoever began must end.
-func (l *Limiter) begin(ctx context.Context, urgent bool) (*turn, error) {
-	t := &turn{limiter: l}
+// begin waits until a probe with a time limit may begin, and for a place. Whoever
+// began must end.
+func (l *Limiter) begin(ctx context.Context, urgent bool, limit time.Duration) (*turn, error) {
+	t := &turn{limiter: l, limit: limit}
 	if l == nil {
 		return t, nil
 	}
@@ -128,6 +131,7 @@ func (l *Limiter) took(d time.Duration) {
 // turn is one probe's place at the CPU. Only its own goroutine uses it.
 type turn struct {
 	limiter *Limiter
+	limit   time.Duration
 	held    bool
 
 	begun          time.Time
@@ -138,7 +142,7 @@ type turn struct {
 // start is the begin of the probe; the limiter's mu must be held.
 func (t *turn) start() {
 	t.begun = time.Now()
-	t.late = time.AfterFunc(max(leastPatience, patience*t.limiter.usual), t.makeRoom)
+	t.late = time.AfterFunc(min(max(leastPatience, patience*t.limiter.usual), t.limit/2), t.makeRoom)
 }
 
 // makeRoom lets another begin beside a probe that is overdue.

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
 // begun counts the probes that could begin, and keeps their turns.
@@ -32,7 +34,7 @@ func (b *begun) all() []*turn {
 func (b *begun) try(ctx context.Context, n int) {
 	for range n {
 		go func() {
-			if t, err := b.l.begin(ctx, false); err == nil {
+			if t, err := b.l.begin(ctx, false, time.Minute); err == nil {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				b.turns = append(b.turns, t)
@@ -82,27 +84,29 @@ func TestAnotherBeginsBesideOneThatIsOverdue(t *testing.T) {
 func TestPatience(t *testing.T) {
 	for name, c := range map[string]struct {
 		took     func(i int) time.Duration
+		limit    time.Duration
 		from, to time.Duration // after which another begins
 	}{
-		"near": {func(int) time.Duration { return time.Microsecond }, leastPatience, leastPatience},
-		"far":  {func(int) time.Duration { return time.Second }, patience * 900 * time.Millisecond, patience * 1100 * time.Millisecond},
+		"near":                  {func(int) time.Duration { return time.Microsecond }, time.Minute, leastPatience, leastPatience},
+		"far":                   {func(int) time.Duration { return time.Second }, time.Minute, patience * 900 * time.Millisecond, patience * 1100 * time.Millisecond},
+		"far, with little time": {func(int) time.Duration { return time.Second }, time.Second, time.Second / 2, time.Second / 2},
 		"a tenth is slow": {func(i int) time.Duration {
 			return []time.Duration{9 * time.Second, 20 * time.Millisecond}[min(1, i%10)]
-		}, patience * 18 * time.Millisecond, patience * 30 * time.Millisecond},
+		}, time.Minute, patience * 18 * time.Millisecond, patience * 30 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := NewLimiter(1)
 				for i := range 1000 {
-					turn, _ := l.begin(t.Context(), false)
+					turn, _ := l.begin(t.Context(), false, time.Minute)
 					turn.pause()
 					time.Sleep(c.took(i))
 					turn.end(true)
 				}
-				slow, _ := l.begin(t.Context(), false)
+				slow, _ := l.begin(t.Context(), false, c.limit)
 				slow.pause()
 				start := time.Now()
-				next, _ := l.begin(t.Context(), false)
+				next, _ := l.begin(t.Context(), false, time.Minute)
 				if waited := time.Since(start); waited < c.from || waited > c.to {
 					t.Errorf("another began after %s", waited)
 				}
@@ -117,7 +121,7 @@ func TestPatience(t *testing.T) {
 func TestWhoEndedMakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(1)
-		turn, _ := l.begin(t.Context(), false)
+		turn, _ := l.begin(t.Context(), false, time.Minute)
 		turn.end(true)
 		turn.makeRoom() // the timer, had it been about to fire
 		time.Sleep(time.Hour)
@@ -162,12 +166,12 @@ func TestPlacesAtTheCPU(t *testing.T) {
 func TestUrgentOnesBeginFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(1)
-		holder, _ := l.begin(t.Context(), false)
+		holder, _ := l.begin(t.Context(), false, time.Minute)
 		var mu sync.Mutex
 		var order []string
 		for _, name := range []string{"first", "second", "urgent", "urgent too"} {
 			go func() {
-				turn, _ := l.begin(t.Context(), strings.HasPrefix(name, "urgent"))
+				turn, _ := l.begin(t.Context(), strings.HasPrefix(name, "urgent"), time.Minute)
 				mu.Lock()
 				order = append(order, name)
 				mu.Unlock()
@@ -186,10 +190,10 @@ func TestUrgentOnesBeginFirst(t *testing.T) {
 func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(1)
-		holder, _ := l.begin(t.Context(), false)
+		holder, _ := l.begin(t.Context(), false, time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		var err error
-		go func() { _, err = l.begin(ctx, false) }()
+		go func() { _, err = l.begin(ctx, false, time.Minute) }()
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
@@ -197,7 +201,7 @@ func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 			t.Errorf("%v, %d are waiting", err, l.begins.Len())
 		}
 		holder.pause()
-		other, _ := l.begin(t.Context(), false)
+		other, _ := l.begin(t.Context(), false, time.Minute)
 		ctx, cancel = context.WithCancel(t.Context())
 		go func() { err = holder.resume(ctx) }()
 		synctest.Wait()
@@ -231,9 +235,23 @@ func TestABoundedConnEnds(t *testing.T) {
 
 func TestWithoutALimiterNobodyWaits(t *testing.T) {
 	var l *Limiter
-	turn, err := l.begin(t.Context(), false)
+	turn, err := l.begin(t.Context(), false, time.Minute)
 	turn.pause()
 	if err != nil || turn.resume(t.Context()) != nil {
 		t.Error(err)
+	}
+}
+
+// A peer that is not there, or says nothing, does not tell how long an answer takes.
+func TestHeard(t *testing.T) {
+	for outcome, want := range map[verdict.Outcome]bool{
+		verdict.OutcomeNone: false, verdict.OutcomeTimeout: false, verdict.OutcomeUnconnected: false,
+		verdict.OutcomeUnresolved: false, verdict.OutcomeAddressNotAllowed: false,
+		verdict.OutcomeCompleted: true, verdict.OutcomeClosed: true, verdict.OutcomeNotTLS: true, verdict.OutcomeInternalError: true,
+		verdict.OutcomeHandshakeFailed: true, verdict.OutcomeBadCertificate: true,
+	} {
+		if heard(outcome) != want {
+			t.Errorf("%s: %t, want %t", outcome, !want, want)
+		}
 	}
 }

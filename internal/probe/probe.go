@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -59,10 +60,12 @@ var classical = []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.Curv
 // ClientHello. An error means that ctx ended before there was an observation,
 // never that a kubelet misbehaves.
 func (p *Prober) Probe(ctx context.Context, endpoint verdict.Endpoint, timeout time.Duration) (verdict.Observation, error) {
-	t, err := p.Limiter.begin(ctx, p.Urgent)
+	t, err := p.Limiter.begin(ctx, p.Urgent, timeout)
 	if err != nil {
 		return verdict.Observation{}, err
 	}
+	answered := false
+	defer func() { t.end(answered) }()
 	start := time.Now()
 	obs, unanswered := p.attempt(ctx, t, endpoint, timeout, nil)
 	if unanswered && ctx.Err() == nil {
@@ -70,12 +73,19 @@ func (p *Prober) Probe(ctx context.Context, endpoint verdict.Endpoint, timeout t
 			obs.Smaller = &smaller
 		}
 	}
-	t.end(obs.Outcome == verdict.OutcomeCompleted)
+	answered = heard(obs.Outcome)
 	if err := ctx.Err(); err != nil {
 		return verdict.Observation{}, err
 	}
 	obs.Duration = time.Since(start)
 	return obs, nil
+}
+
+// heard says that a peer was there and said something.
+func heard(o verdict.Outcome) bool {
+	return !slices.Contains([]verdict.Outcome{
+		verdict.OutcomeTimeout, verdict.OutcomeUnconnected, verdict.OutcomeUnresolved, verdict.OutcomeAddressNotAllowed, verdict.OutcomeNone,
+	}, o)
 }
 
 // attempt is one handshake. unanswered says that the connection was made and
