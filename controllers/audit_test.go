@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -106,6 +107,18 @@ var _ = Describe("The KubeletCertAudit", func() {
 			{Name: "b-unknown", Reason: v1alpha1.ReasonConnectionFailed},
 		}))
 		Expect(kubectl(ctx, "get", "kca")).To(MatchRegexp(`(?m)^cluster +False +NodesRejectedToday +4 +1 +1 +1 +1 `))
+	}, limit)
+
+	It("lists as many failing nodes as a status may hold, and counts all of them", func(ctx SpecContext) {
+		for i := range 101 { // without an address
+			Expect(kube.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i)}})).To(Succeed())
+		}
+		createAudit(ctx, nil)
+		start(ctx, nil)
+		Eventually(ctx, func() v1alpha1.NodeCounts { return getAudit(ctx).Status.Nodes }).Should(Equal(v1alpha1.NodeCounts{Total: 101, Unknown: 101}))
+		failing := getAudit(ctx).Status.FailingNodes
+		Expect(failing).To(HaveLen(100))
+		Expect(failing[99].Name).To(Equal("n099"))
 	}, limit)
 })
 

@@ -95,8 +95,7 @@ func stands(audit *v1alpha1.KubeletCertAudit, a answer) bool {
 
 func readyMessage(audit *v1alpha1.KubeletCertAudit, a answer) string {
 	s := a.summary
-	text := fmt.Sprintf("of %s %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown",
-		verdict.Count(s.Total(), "node"), s.Verified, s.BreaksWhenEnabled, s.RejectedToday, s.Unknown)
+	text := s.Sentence()
 	if s.Excluded > 0 {
 		text += fmt.Sprintf("; %d more are left out by spec.nodeSelector, but the API server's switch is for all", s.Excluded)
 	}

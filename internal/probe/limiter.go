@@ -14,8 +14,7 @@ import (
 // another may begin beside it, up to MostOpen times as many, so that peers that
 // never answer hold nobody up. No more than that: what begins beside probes that
 // are about to be answered only waits with them, for the same CPU, network or
-// peers. It is safe for concurrent use.
-// Probes without a Limiter are not bound.
+// peers. It is safe for concurrent use. Probes without a Limiter are not bound.
 type Limiter struct {
 	places, probes int
 

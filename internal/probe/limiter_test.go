@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -117,6 +118,29 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// With tarpits under way, each probe that ends lets another begin.
+func TestTarpitsKeepNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &begun{l: NewLimiter(1)}
+		b.try(t.Context(), 8)
+		for i := range 4 { // tarpits
+			b.all()[i].pause()
+			time.Sleep(patience * guess)
+			synctest.Wait()
+		}
+		for i := 4; i < 8; i++ {
+			if len(b.all()) != i+1 {
+				t.Fatalf("%d have begun, want %d", len(b.all()), i+1)
+			}
+			b.all()[i].end(true)
+			synctest.Wait() // without any time between
+		}
+		for _, tarpit := range b.all()[:4] {
+			tarpit.end(false)
+		}
+	})
+}
+
 // Who ended is not overdue, however long ago.
 func TestWhoEndedMakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -218,6 +242,63 @@ func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 	})
 }
 
+// Who gives up in the moment in which it may begin leaves no room taken.
+func TestLimiterForgetsWhoGivesUpWhenGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(1)
+		for range 100 { // the runtime tosses a coin
+			holder, _ := l.begin(t.Context(), false, time.Minute)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				if turn, err := l.begin(ctx, false, time.Minute); err == nil {
+					turn.end(true)
+				}
+			}()
+			synctest.Wait()
+			l.mu.Lock() // neither is seen before both are there
+			cancel()
+			l.open--
+			l.admit()
+			l.open++
+			l.mu.Unlock()
+			synctest.Wait()
+			holder.end(true)
+			if l.open != 0 || l.free != l.places {
+				t.Fatalf("%d open, %d of %d free", l.open, l.free, l.places)
+			}
+		}
+	})
+}
+
+// Every answer teaches how long one takes, and where there is none nothing does.
+func TestProbesTeachPatience(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			_ = c.Close()
+		}
+	})
+	at := netip.MustParseAddrPort(l.Addr().String())
+	p := &Prober{AllowLocalAddresses: true, Limiter: NewLimiter(1)}
+	probe := func() verdict.Outcome {
+		obs, _ := p.Probe(t.Context(), verdict.Endpoint{Host: at.Addr().String(), Port: int32(at.Port())}, time.Minute)
+		return obs.Outcome
+	}
+	if outcome := probe(); outcome != verdict.OutcomeClosed || p.Limiter.usual == guess {
+		t.Errorf("%s: usually %s", outcome, p.Limiter.usual)
+	}
+	_ = l.Close()
+	serving.Wait()
+	taught := p.Limiter.usual
+	if outcome := probe(); outcome != verdict.OutcomeUnconnected || p.Limiter.usual != taught {
+		t.Errorf("%s: usually %s, before %s", outcome, p.Limiter.usual, taught)
+	}
+}
+
 // A peer that could go on for ever is cut off.
 func TestABoundedConnEnds(t *testing.T) {
 	ours, theirs := net.Pipe()
@@ -253,5 +334,27 @@ func TestHeard(t *testing.T) {
 		if heard(outcome) != want {
 			t.Errorf("%s: %t, want %t", outcome, !want, want)
 		}
+	}
+}
+
+// hostile panics within a handshake.
+type hostile struct{ context.Context }
+
+func (hostile) Value(any) any { panic("hostile") }
+
+// A reconcile survives a panic; what the probe held is given back.
+func TestAPanicKeepsNoTurn(t *testing.T) {
+	l := NewLimiter(1)
+	p := &Prober{AllowLocalAddresses: true, Limiter: l}
+	func() {
+		defer func() {
+			if recover() != "hostile" {
+				t.Error("it did not panic")
+			}
+		}()
+		_, _ = p.Probe(hostile{t.Context()}, verdict.Endpoint{Host: "127.0.0.1", Port: 1}, time.Minute)
+	}()
+	if l.open != 0 || l.free != l.places || l.usual != guess {
+		t.Errorf("%d open, %d of %d free, usually %s", l.open, l.free, l.places, l.usual)
 	}
 }

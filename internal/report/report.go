@@ -131,8 +131,8 @@ func head(r *audit.Report) []string {
 	if r.Interrupted {
 		line("Interrupted: this is what was known by then.")
 	}
-	line("%s: of %s %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown.",
-		headline(r), verdict.Count(s.Total, "node"), s.Verified, s.BreaksWhenEnabled, s.RejectedToday, s.Unknown)
+	tally := verdict.Tally{Verified: s.Verified, BreaksWhenEnabled: s.BreaksWhenEnabled, RejectedToday: s.RejectedToday, Unknown: s.Unknown}
+	line("%s: %s.", headline(r), tally.Sentence())
 	switch r.What {
 	case verdict.WhatTLS:
 		line("Without the common name (--what tls) the answer is %s: this is about today, not about turning the check on.", r.Answer)

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
@@ -71,6 +72,12 @@ func (t *Tally) Add(g Group) {
 // Total of the nodes that were judged.
 func (t Tally) Total() int {
 	return t.Verified + t.BreaksWhenEnabled + t.RejectedToday + t.Unknown
+}
+
+// Sentence says the counts in words, without the nodes that were left out.
+func (t Tally) Sentence() string {
+	return fmt.Sprintf("of %s %d are verified, %d would break once the CN check is on, %d are refused today, %d are unknown",
+		Count(t.Total(), "node"), t.Verified, t.BreaksWhenEnabled, t.RejectedToday, t.Unknown)
 }
 
 // Readiness of the counted nodes: zero evidence is never Ready, and nodes that

@@ -166,6 +166,28 @@ func TestChartRendersWhatConfigHolds(t *testing.T) {
 	}
 }
 
+// What is added on top can be deleted again, and takes nothing of the manager's
+// with it.
+func TestWhatIsAddedSharesNothing(t *testing.T) {
+	manager := objects(t, kustomize(t, "default"))
+	for _, dir := range []string{"job", "prometheus", "grafana", "apiserver-flags"} {
+		for key := range objects(t, kustomize(t, dir)) {
+			if manager[key] != nil {
+				t.Errorf("config/%s has %s, as config/default does", dir, key)
+			}
+		}
+	}
+}
+
+// Pods that take a node's ports cannot stand beside those that they replace.
+func TestPodsWithTheHostsPortsAreRecreated(t *testing.T) {
+	const key = "apps/v1, Kind=Deployment " + namespace + "/" + name
+	deployment := objects(t, kustomize(t, "overlays/control-plane"))[key]
+	if strategy, _, _ := unstructured.NestedString(deployment, "spec", "strategy", "type"); strategy != "Recreate" {
+		t.Errorf("the strategy of %s is %q", key, strategy)
+	}
+}
+
 // The audit of the chart and of config/samples are the same once the API server
 // has filled in the defaults, which are those of the sample.
 func TestAuditIsAnEmptyOne(t *testing.T) {
