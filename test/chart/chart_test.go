@@ -179,12 +179,14 @@ func TestWhatIsAddedSharesNothing(t *testing.T) {
 	}
 }
 
-// Pods that take a node's ports cannot stand beside those that they replace.
-func TestPodsWithTheHostsPortsAreRecreated(t *testing.T) {
+// Pods that take a node's ports cannot stand beside those that they replace, nor
+// wait for them.
+func TestPodsWithTheHostsPortsMakeRoom(t *testing.T) {
 	const key = "apps/v1, Kind=Deployment " + namespace + "/" + name
 	deployment := objects(t, kustomize(t, "overlays/control-plane"))[key]
-	if strategy, _, _ := unstructured.NestedString(deployment, "spec", "strategy", "type"); strategy != "Recreate" {
-		t.Errorf("the strategy of %s is %q", key, strategy)
+	got, _, err := unstructured.NestedMap(deployment, "spec", "strategy", "rollingUpdate")
+	if err != nil || fmt.Sprint(got) != "map[maxSurge:0 maxUnavailable:100%]" {
+		t.Errorf("%s: %v, %v", key, got, err)
 	}
 }
 
