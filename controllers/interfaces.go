@@ -28,7 +28,7 @@ type Recorder interface {
 }
 
 // Ledger knows every Node and its last verdict. A verdict counts only in the
-// epoch that it belongs to.
+// epoch that it belongs to. Put says whether what is counted is another one now.
 type Ledger interface {
 	Track(name string, id verdict.Identity, created time.Time) (isNew bool)
 	Names() []string
@@ -36,7 +36,7 @@ type Ledger interface {
 	Begin(epoch int64, interval time.Duration)
 	Differ(differs bool)
 	End()
-	Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time)
+	Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time) (changed bool)
 	Exclude(name string, id verdict.Identity, epoch int64)
 	Summarize(now time.Time, most int) verdict.Summary
 }

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -55,9 +56,10 @@ type NodeReconciler struct {
 	// Changed is called after a verdict changed.
 	Changed func()
 
-	states   sync.Map // node name -> *nodeState
 	queue    queueHandle
 	schedule *schedule
+	mu       sync.Mutex
+	states   map[string]*nodeState // by the Node's name
 }
 
 // SetupWithManager registers the controller.
@@ -133,17 +135,26 @@ func fingerprint(node *corev1.Node) nodeFingerprint {
 }
 
 func (r *NodeReconciler) state(name string) *nodeState {
-	s, ok := r.states.Load(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.states[name]
 	if !ok {
-		s, _ = r.states.LoadOrStore(name, &nodeState{slot: &slot{name: name}})
+		if r.states == nil {
+			r.states = map[string]*nodeState{}
+		}
+		s = &nodeState{slot: slot{name: name}}
+		r.states[name] = s
 	}
-	return s.(*nodeState)
+	return s
 }
 
 // forget all about a Node.
 func (r *NodeReconciler) forget(name string) {
-	if s, ok := r.states.LoadAndDelete(name); ok {
-		r.schedule.drop(s.(*nodeState).slot)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.states[name]; ok {
+		delete(r.states, name)
+		r.schedule.drop(&s.slot)
 	}
 }
 
@@ -167,60 +178,58 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	exp := kubelet.ExpectationOf(node, regime.endpoints)
 	exp.Request = r.Requests.Of(node.Name)
 	state.adopt(node, exp, regime, r.Clock.Now())
-	if err := r.judge(ctx, state, exp, regime); err != nil {
+	v, err := r.judge(ctx, state, node, exp, regime)
+	if err != nil {
 		return ctrl.Result{}, nil //nolint:nilerr // the process is ending: an aborted probe says nothing
 	}
-	present, err := r.Regimes.during(regime, func() error { return r.record(ctx, node, state) })
-	state.compact()
+	present, err := r.Regimes.during(regime, func() error { return r.record(ctx, node, state, v) })
 	if !present {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.schedule.set(state.slot, state.next().Sub(r.Clock.Now()))
+	r.schedule.set(&state.slot, state.next(v).Sub(r.Clock.Now()))
 	return ctrl.Result{}, nil
 }
 
-// judge probes if it is time, else looks at what was seen again.
-func (r *NodeReconciler) judge(ctx context.Context, state *nodeState, exp verdict.Expectation, regime *regime) error {
+// judge probes if it is time, else looks at what was seen again, and gives the
+// verdict that stands.
+func (r *NodeReconciler) judge(ctx context.Context, state *nodeState, node *corev1.Node, exp verdict.Expectation, regime *regime) (verdict.Verdict, error) {
 	now := r.Clock.Now()
-	if now.Before(state.nextProbe) {
-		state.look(exp, regime, now)
-		return nil
+	if now.Before(state.nextProbe.Time()) {
+		return state.look(exp, regime, now), nil
 	}
 	var obs verdict.Observation
 	if exp.Endpoint.Host != "" && !regime.policy.Bundle.Empty() {
 		var err error
 		prober := r.Prober
-		if r.First != nil && state.looked.IsZero() {
+		if r.First != nil && state.looked == 0 {
 			prober = r.First
 		}
 		if obs, err = prober.Probe(ctx, exp.Endpoint, regime.timeout); err != nil {
-			return err
+			return verdict.Verdict{}, err
 		}
 	}
 	now = r.Clock.Now()
-	v := state.observe(obs, exp, regime, now, now.Add(r.RetryAfter))
+	fresh, stands := state.observe(node, obs, exp, regime, now, now.Add(r.RetryAfter))
 	if obs.Outcome != verdict.OutcomeNone {
-		r.Counters.Probed(obs, v)
+		r.Counters.Probed(obs, fresh)
 	}
-	return nil
+	return stands, nil
 }
 
-func (r *NodeReconciler) record(ctx context.Context, node *corev1.Node, state *nodeState) error {
-	v := state.settled.Verdict
-	r.Ledger.Put(node.Name, kubelet.IdentityOf(node), state.epoch, v, state.looked)
-	if now := (counted{state.epoch, v.Status, v.Reason}); state.counted != now {
-		state.counted = now
+func (r *NodeReconciler) record(ctx context.Context, node *corev1.Node, state *nodeState, v verdict.Verdict) error {
+	if r.Ledger.Put(node.Name, kubelet.IdentityOf(node), state.epoch, v, state.looked.Time()) {
 		r.Changed()
 	}
-	if state.written == node.ResourceVersion {
+	version := maphash.String(seed, node.ResourceVersion)
+	if state.written == version {
 		return nil // its update is on the way, and brings us back here
 	}
 	changed, err := r.Recorder.Record(ctx, node, v)
 	if changed {
-		state.written = node.ResourceVersion
+		state.written = version
 		log.FromContext(ctx).Info("verdict", "node", node.Name, "status", v.Status.String(), "reason", v.Reason, "message", v.Message)
 	}
 	return err

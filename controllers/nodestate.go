@@ -1,93 +1,112 @@
 package controllers
 
 import (
+	"bytes"
 	"crypto/x509"
 	"hash/fnv"
-	"slices"
+	"hash/maphash"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/compact"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
-// nodeState is what the process remembers of one Node. Only the reconcile of
-// that Node, of which there is one at a time, touches it.
+// nodeState is what the process remembers of one Node, in few bytes, since there
+// may be very many. Only the reconcile of that Node, of which there is one at a
+// time, touches it.
 type nodeState struct {
-	slot     *slot
-	uid      types.UID
-	endpoint verdict.Endpoint
-	epoch    int64
-	notReady bool
+	slot // in the schedule, which guards it
+	memory
+}
 
+type memory struct {
+	// subject is a digest of the Node's UID and endpoint.
+	subject uint64
+	epoch   int64
 	// latest observation, and the latest one that was evidence: mostly the same.
 	latest, evidence *seen
 	// path that was verified last.
-	path      *verdict.Path
-	looked    time.Time
-	nextProbe time.Time
+	path *verdict.Path
+	// looked at last, if ever.
+	looked    compact.Instant
+	nextProbe compact.Instant
 	settled   verdict.Settled
-	counted   counted
-	// written is the version of the Node on which the last transition was
-	// recorded: as long as the cache shows that one, it does not show ours.
-	written string
+	// written is a digest of the version of the Node on which the last transition
+	// was recorded: as long as the cache shows that one, it does not show ours.
+	written  uint64
+	notReady bool
 }
 
-// seen is an observation that is kept between two looks: certificates take a
-// fifth of the memory in DER.
+// seed of the digests, which so nobody else can aim at.
+var seed = maphash.MakeSeed()
+
+func subjectOf(uid types.UID, endpoint verdict.Endpoint) uint64 {
+	return maphash.Comparable(seed, struct {
+		uid      types.UID
+		endpoint verdict.Endpoint
+	}{uid, endpoint})
+}
+
+// seen is an observation that is kept until the next one.
 type seen struct {
-	verdict.Observation
-	der []byte // of all certificates, one after the other
+	outcome   verdict.Outcome
+	keyProven bool
+	version   uint16 // of TLS
+	detail    string
+	smaller   *verdict.Observation
+	chain     string // in DER, on the shelf; "" without certificates
 }
 
-func (s *seen) compact() {
-	if s == nil {
-		return
+// certificates of all nodes.
+var certificates compact.Shelf
+
+// keep an observation. Certificates that were known before stay where they are.
+func keep(obs verdict.Observation, known *seen) *seen {
+	s := &seen{outcome: obs.Outcome, keyProven: obs.KeyProven, version: obs.TLSVersion, detail: obs.Detail, smaller: obs.Smaller}
+	if len(obs.Chain) == 0 {
+		return s
 	}
-	for _, c := range s.Chain {
-		s.der = append(s.der, c.Raw...)
+	var der []byte
+	for _, c := range obs.Chain {
+		der = append(der, c.Raw...)
 	}
-	s.der, s.Chain = slices.Clip(s.der), nil
+	if known != nil && known.chain != "" && bytes.Equal(certificates.Unpack(known.chain), der) {
+		s.chain = known.chain
+	} else {
+		s.chain = certificates.Pack(der)
+	}
+	return s
 }
 
-// full is the observation as it was made; the zero one where there is none.
+// full is the observation as it was made, but for its duration; the zero one
+// where there is none.
 func (s *seen) full() verdict.Observation {
 	if s == nil {
 		return verdict.Observation{}
 	}
-	obs := s.Observation
-	if chain, err := x509.ParseCertificates(s.der); err == nil && len(s.der) > 0 { // as it did before
+	obs := verdict.Observation{Outcome: s.outcome, KeyProven: s.keyProven, TLSVersion: s.version, Detail: s.detail, Smaller: s.smaller}
+	if s.chain == "" {
+		return obs
+	}
+	if chain, err := x509.ParseCertificates(certificates.Unpack(s.chain)); err == nil { // as it did before
 		obs.Chain = chain
 	}
 	return obs
-}
-
-// compact drops what the next look can find again.
-func (s *nodeState) compact() {
-	s.latest.compact()
-	s.evidence.compact()
-	v := s.settled.Verdict
-	s.settled.Verdict = verdict.Verdict{Status: v.Status, Reason: v.Reason, NextLook: v.NextLook}
-}
-
-// counted is what the audit's counts were last told.
-type counted struct {
-	epoch  int64
-	status verdict.Status
-	reason v1alpha1.Reason
 }
 
 // adopt takes over what is new about the Node or the regime, and forgets what
 // no longer holds: everything of another Node or endpoint; of another regime
 // only the verdict, since what was seen can be judged again.
 func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime, now time.Time) {
-	if s.uid != node.UID || s.endpoint != exp.Endpoint {
-		*s = nodeState{slot: s.slot, uid: node.UID, endpoint: exp.Endpoint}
+	if subject := subjectOf(node.UID, exp.Endpoint); s.subject != subject {
+		s.memory = memory{subject: subject}
 	}
-	if s.notReady && !exp.NotReady && !s.settled.Verdict.Evidence() {
-		s.nextProbe = now // a kubelet that has just come up is worth a look
+	if s.notReady && !exp.NotReady && !s.settled.Evidence() {
+		s.nextProbe = compact.InstantOf(now) // a kubelet that has just come up is worth a look
 	}
 	s.notReady = exp.NotReady
 	if s.epoch == r.epoch {
@@ -98,13 +117,13 @@ func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime,
 	if r.policy.Bundle.Empty() {
 		s.latest, s.evidence = nil, nil
 	}
-	if s.latest != nil && s.latest.Outcome != verdict.OutcomeNone {
+	if s.latest != nil && s.latest.outcome != verdict.OutcomeNone {
 		s.settled = s.settled.Next(s.judge(exp, s.latest.full(), r, now), r.threshold)
 		s.evidence = s.latest
-		s.nextProbe = nextSlot(s.uid, r.interval, now)
+		s.nextProbe = compact.InstantOf(nextSlot(node.UID, r.interval, now))
 		return
 	}
-	s.nextProbe = now
+	s.nextProbe = compact.InstantOf(now)
 }
 
 // judge asks the one who decides, and spares what was verified before.
@@ -118,40 +137,46 @@ func (s *nodeState) judge(exp verdict.Expectation, obs verdict.Observation, r *r
 	return v
 }
 
-// observe takes the result of a fresh probe.
-func (s *nodeState) observe(obs verdict.Observation, exp verdict.Expectation, r *regime, now, retry time.Time) verdict.Verdict {
-	v := s.judge(exp, obs, r, now)
-	s.latest, s.looked = &seen{Observation: obs}, now
-	if v.Evidence() {
+// observe takes the result of a fresh probe, and gives the verdict on that and
+// the one that stands.
+func (s *nodeState) observe(node *corev1.Node, obs verdict.Observation, exp verdict.Expectation, r *regime, now, retry time.Time) (fresh, stands verdict.Verdict) {
+	fresh = s.judge(exp, obs, r, now)
+	s.latest, s.looked = keep(obs, s.evidence), compact.InstantOf(now)
+	if fresh.Evidence() {
 		s.evidence = s.latest
 	}
-	s.settled = s.settled.Next(v, r.threshold)
-	if !v.Evidence() && s.settled.Verdict.Evidence() { // it stands for now
-		s.settled.Verdict = s.judge(exp, s.evidence.full(), r, now)
+	s.settled = s.settled.Next(fresh, r.threshold)
+	slot := nextSlot(node.UID, r.interval, now)
+	young := !fresh.NextLook.IsZero() && fresh.Reason == v1alpha1.ReasonNoServingCertificate
+	if !fresh.Evidence() && (s.settled.Misses < r.threshold || young) && retry.Before(slot) && obs.Outcome != verdict.OutcomeNone {
+		slot = retry
 	}
-	s.nextProbe = nextSlot(s.uid, r.interval, now)
-	young := !v.NextLook.IsZero() && v.Reason == v1alpha1.ReasonNoServingCertificate
-	if !v.Evidence() && (s.settled.Misses < r.threshold || young) && retry.Before(s.nextProbe) && obs.Outcome != verdict.OutcomeNone {
-		s.nextProbe = retry
+	s.nextProbe = compact.InstantOf(slot)
+	if fresh.Evidence() == s.settled.Evidence() {
+		return fresh, fresh
 	}
-	return v
+	return fresh, s.look(exp, r, now)
 }
 
 // look judges again what was seen before: time alone may have changed it.
-func (s *nodeState) look(exp verdict.Expectation, r *regime, now time.Time) {
-	if s.settled.Verdict.Evidence() {
-		s.settled.Verdict = s.judge(exp, s.evidence.full(), r, now)
-		return
+func (s *nodeState) look(exp verdict.Expectation, r *regime, now time.Time) verdict.Verdict {
+	seen := s.latest
+	if s.settled.Evidence() {
+		seen = s.evidence
 	}
-	s.settled.Verdict = s.judge(exp, s.latest.full(), r, now)
+	v := s.judge(exp, seen.full(), r, now)
+	s.settled.Status, s.settled.Reason = v.Status, v.Reason
+	return v
 }
 
-// next is when the node needs attention without an event.
-func (s *nodeState) next() time.Time {
-	if look := s.settled.Verdict.NextLook; !look.IsZero() && look.Before(s.nextProbe) {
-		return look
+// next is when the node, of which this verdict stands, needs attention without
+// an event.
+func (s *nodeState) next(v verdict.Verdict) time.Time {
+	probe := s.nextProbe.Time()
+	if !v.NextLook.IsZero() && v.NextLook.Before(probe) {
+		return v.NextLook
 	}
-	return s.nextProbe
+	return probe
 }
 
 // nextSlot spreads the nodes over the interval by a hash of their UID, so that

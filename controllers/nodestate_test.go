@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/compact"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/metrics"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
@@ -37,6 +38,8 @@ type desk struct {
 	node   *corev1.Node
 	regime *regime
 	state  nodeState
+	// stands is the verdict that does; the zero one where none does.
+	stands verdict.Verdict
 }
 
 func newDesk(t *testing.T) *desk {
@@ -61,16 +64,15 @@ func bundleOf(ca *certs.CA) verdict.Bundle {
 func (d *desk) exp() verdict.Expectation { return kubelet.ExpectationOf(d.node, d.regime.endpoints) }
 func (d *desk) pass(t time.Duration)     { d.now = d.now.Add(t) }
 
-// Between two steps the state is as a reconcile leaves it.
 func (d *desk) adopt() {
-	d.state.compact()
 	d.state.adopt(d.node, d.exp(), d.regime, d.now)
+	d.stands = verdict.Verdict{}
+	if d.now.Before(d.state.nextProbe.Time()) {
+		d.look()
+	}
 }
 
-func (d *desk) look() {
-	d.state.compact()
-	d.state.look(d.exp(), d.regime, d.now)
-}
+func (d *desk) look() { d.stands = d.state.look(d.exp(), d.regime, d.now) }
 
 // epoch begins with another bundle.
 func (d *desk) epoch(b verdict.Bundle) {
@@ -91,8 +93,7 @@ func (d *desk) see(outcome verdict.Outcome, change func(*x509.Certificate)) {
 		}
 		obs.KeyProven, obs.Chain = true, []*x509.Certificate{d.world.CA.Issue(template).Leaf()}
 	}
-	d.state.compact()
-	d.state.observe(obs, d.exp(), d.regime, d.now, d.now.Add(soon))
+	_, d.stands = d.state.observe(d.node, obs, d.exp(), d.regime, d.now, d.now.Add(soon))
 }
 
 func (d *desk) good()   { d.see(verdict.OutcomeCompleted, nil) }
@@ -220,13 +221,16 @@ func TestNodeState(t *testing.T) {
 			d := newDesk(t)
 			c.do(d)
 			got := ""
-			if v := d.state.settled.Verdict; v.Reason != "" {
+			if v := d.state.settled; v.Reason != "" {
 				got = v.Status.String() + " " + string(v.Reason)
+			}
+			if v := d.stands; v.Reason != "" && (v.Status != d.state.settled.Status || v.Reason != d.state.settled.Reason) {
+				t.Errorf("%s %s stands, %s is remembered", v.Status, v.Reason, got)
 			}
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if got, want := d.state.next(), c.next(d); !got.Equal(want) {
+			if got, want := d.state.next(d.stands), c.next(d); !got.Equal(want) {
 				t.Errorf("next look in %s, want %s", got.Sub(d.now), want.Sub(d.now))
 			}
 		})
@@ -278,7 +282,7 @@ func TestAMovedNodeIsNotProbedYet(t *testing.T) {
 	h := r.handler()
 	h.Create(context.Background(), event.CreateEvent{Object: d.node}, queue)
 	d.good()
-	m.Put("n1", kubelet.IdentityOf(d.node), 1, d.state.settled.Verdict, d.now)
+	m.Put("n1", kubelet.IdentityOf(d.node), 1, d.stands, d.now)
 	if got := m.Summarize(d.now, 100).Readiness(); got != verdict.Ready {
 		t.Fatalf("%s before the move", got)
 	}
@@ -290,7 +294,7 @@ func TestAMovedNodeIsNotProbedYet(t *testing.T) {
 		t.Errorf("%s with %d not probed yet and %d changes", got.Readiness(), got.NotProbedYet, changes)
 	}
 	// The probe of the old place ends only now.
-	m.Put("n1", kubelet.IdentityOf(d.node), 1, d.state.settled.Verdict, d.now)
+	m.Put("n1", kubelet.IdentityOf(d.node), 1, d.stands, d.now)
 	if got := m.Summarize(d.now, 100).Readiness(); got != verdict.ReadinessUnknown {
 		t.Errorf("%s by a verdict about another endpoint", got)
 	}
@@ -321,8 +325,8 @@ func TestNewNodesAreProbedFirst(t *testing.T) {
 	}
 	r := &NodeReconciler{Prober: prober("due"), First: prober("new"), Counters: uncounted{}, Clock: clocktesting.NewFakeClock(d.now)}
 	for range 2 {
-		d.state.nextProbe = time.Time{}
-		if err := r.judge(t.Context(), &d.state, d.exp(), d.regime); err != nil {
+		d.state.nextProbe = compact.InstantOf(d.now)
+		if _, err := r.judge(t.Context(), &d.state, d.node, d.exp(), d.regime); err != nil {
 			t.Fatal(err)
 		}
 	}

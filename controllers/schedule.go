@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/compact"
 )
 
 // schedule calls for Nodes when they are due by the clock. A queue could keep
@@ -25,9 +27,9 @@ type schedule struct {
 // slot of one Node; the zero slot is not taken.
 type slot struct {
 	name string
-	at   time.Time
+	at   compact.Instant
 	// place in the heap, from 1; 0 where it is not in there.
-	place int
+	place int32
 }
 
 func newSchedule(c clock.Clock, due func(name string)) *schedule {
@@ -39,11 +41,11 @@ func newSchedule(c clock.Clock, due func(name string)) *schedule {
 func (s *schedule) set(l *slot, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.at = s.clock.Now().Add(wait)
+	l.at = compact.InstantOf(s.clock.Now().Add(wait))
 	if l.place == 0 {
 		heap.Push(&s.slots, l)
 	} else {
-		heap.Fix(&s.slots, l.place-1)
+		heap.Fix(&s.slots, int(l.place-1))
 	}
 	if l.place == 1 {
 		select {
@@ -58,7 +60,7 @@ func (s *schedule) drop(l *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.place > 0 {
-		heap.Remove(&s.slots, l.place-1)
+		heap.Remove(&s.slots, int(l.place-1))
 	}
 }
 
@@ -83,7 +85,7 @@ func (s *schedule) call() time.Duration {
 		s.mu.Lock()
 		wait, name := time.Hour, ""
 		if len(s.slots) > 0 {
-			wait, name = s.slots[0].at.Sub(s.clock.Now()), s.slots[0].name
+			wait, name = s.slots[0].at.Time().Sub(s.clock.Now()), s.slots[0].name
 		}
 		if wait <= 0 {
 			heap.Pop(&s.slots)
@@ -100,18 +102,18 @@ func (s *schedule) call() time.Duration {
 type slots []*slot
 
 func (s slots) Len() int           { return len(s) }
-func (s slots) Less(i, j int) bool { return s[i].at.Before(s[j].at) }
+func (s slots) Less(i, j int) bool { return s[i].at < s[j].at }
 
 func (s slots) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
-	s[i].place, s[j].place = i+1, j+1
+	s[i].place, s[j].place = int32(i+1), int32(j+1)
 }
 
 // Push implements heap.Interface.
 func (s *slots) Push(x any) {
 	l := x.(*slot) //nolint:forcetypeassert // nothing else is put in
 	*s = append(*s, l)
-	l.place = len(*s)
+	l.place = int32(len(*s))
 }
 
 // Pop implements heap.Interface.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
+	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/compact"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
@@ -23,18 +24,40 @@ type Ledger struct {
 	nodes    map[string]*entry
 }
 
+// entry of a Node, of which there may be very many.
 type entry struct {
 	identity verdict.Identity
-	created  time.Time
+	created  stamp
 	epoch    int64
-	excluded bool
-	group    verdict.Group
-	status   verdict.Status
+	late     stamp // see verdict.LateFrom
+	expiry   stamp
+	looked   compact.Instant
 	reason   v1alpha1.Reason
-	failed   [5]bool   // by the order of v1alpha1.CheckNames
-	late     time.Time // see verdict.LateFrom
-	expiry   time.Time
-	looked   time.Time
+	failed   uint8 // a bit for each of v1alpha1.CheckNames, by their order
+	status   verdict.Status
+	group    verdict.Group
+	excluded bool
+}
+
+// stamp is a time by the wall clock in microseconds of the Unix epoch; 0 is none.
+// It reaches the year 9999, as certificates do.
+type stamp int64
+
+func stampOf(t time.Time) stamp {
+	if t.IsZero() {
+		return 0
+	}
+	if s := stamp(t.UnixMicro()); s != 0 {
+		return s
+	}
+	return 1 // the epoch's own first moment is a time too
+}
+
+func (s stamp) time() time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(s))
 }
 
 // Track makes a Node count from the moment it exists. With another identity the
@@ -49,7 +72,7 @@ func (l *Ledger) Track(name string, id verdict.Identity, created time.Time) bool
 	if l.nodes == nil {
 		l.nodes = map[string]*entry{}
 	}
-	l.nodes[name] = &entry{identity: id, created: created}
+	l.nodes[name] = &entry{identity: id, created: stampOf(created)}
 	return true
 }
 
@@ -86,16 +109,19 @@ func (l *Ledger) Differ(differs bool) {
 func (l *Ledger) End() { l.Begin(0, 0) }
 
 // Put records the verdict of a Node in an epoch, and when the node was last
-// looked at. A verdict of a Node that is gone or another one is dropped.
-func (l *Ledger) Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time) {
-	e := entry{epoch: epoch, group: v.Group(), status: v.Status, reason: v.Reason, looked: looked}
+// looked at, and reports whether status, reason or epoch are others than before.
+// A verdict of a Node that is gone or another one is dropped.
+func (l *Ledger) Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time) (changed bool) {
+	e := entry{epoch: epoch, group: v.Group(), status: v.Status, reason: v.Reason, looked: compact.InstantOf(looked)}
 	for i, check := range v1alpha1.CheckNames() {
-		e.failed[i] = v.Check(check).Result == verdict.Fail
+		if v.Check(check).Result == verdict.Fail {
+			e.failed |= 1 << i
+		}
 	}
 	if v.Leaf != nil {
-		e.late, e.expiry = verdict.LateFrom(v.Leaf), v.Leaf.NotAfter
+		e.late, e.expiry = stampOf(verdict.LateFrom(v.Leaf)), stampOf(v.Leaf.NotAfter)
 	}
-	l.put(name, id, e)
+	return l.put(name, id, e)
 }
 
 // Exclude records that the present epoch leaves a Node out.
@@ -103,22 +129,24 @@ func (l *Ledger) Exclude(name string, id verdict.Identity, epoch int64) {
 	l.put(name, id, entry{epoch: epoch, excluded: true})
 }
 
-func (l *Ledger) put(name string, id verdict.Identity, e entry) {
+func (l *Ledger) put(name string, id verdict.Identity, e entry) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.nodes[name]
 	if known == nil || known.identity != id || e.epoch < known.epoch {
-		return
+		return false
 	}
+	changed = e.epoch != known.epoch || e.status != known.status || e.reason != known.reason
 	e.identity, e.created = known.identity, known.created
 	*known = e
+	return changed
 }
 
 // notProbedYet is what an entry of another epoch, or of none, counts as.
 var notProbedYet = entry{reason: v1alpha1.ReasonNotProbedYet}
 
 // each calls f with every entry as it counts now; l.mu must be held.
-func (l *Ledger) each(f func(name string, created time.Time, e *entry)) {
+func (l *Ledger) each(f func(name string, created stamp, e *entry)) {
 	for name, e := range l.nodes {
 		if e.epoch != l.epoch || e.epoch == 0 {
 			f(name, e.created, &notProbedYet)
@@ -141,8 +169,8 @@ type snapshot struct {
 	nodes    map[statusReason]int
 	failures [5]int
 	late     int // served certificates near their end, and not beyond it
-	expiry   time.Time
-	oldest   time.Time // of the nodes that were looked at
+	expiry   stamp
+	oldest   compact.Instant // of the nodes that were looked at
 }
 
 type statusReason struct {
@@ -156,51 +184,49 @@ func (l *Ledger) snapshot(now time.Time, most int) (snapshot, bool) {
 	defer l.mu.RUnlock()
 	s := snapshot{interval: l.interval, nodes: map[statusReason]int{}}
 	s.Differs = l.differs
-	failing := worst{most: most}
-	l.each(func(name string, created time.Time, e *entry) {
-		if created.After(s.NewestNode) {
-			s.NewestNode = created
-		}
+	failing, at := worst{most: most}, stampOf(now)
+	var newest stamp
+	l.each(func(name string, created stamp, e *entry) {
+		newest = max(newest, created)
 		if e.excluded {
 			s.Excluded++
 			return
 		}
-		s.add(e, now)
+		s.add(e, at)
 		if e.status != verdict.True {
 			failing.add(failingNode{name, e.reason, e.group})
 		}
 	})
+	s.NewestNode = newest.time()
 	if s.NotProbedYet == 0 {
-		s.OldestLook = s.oldest
+		s.OldestLook = s.oldest.Time()
 	}
-	s.Overdue = !s.oldest.IsZero() && verdict.Overdue(s.oldest, l.interval, now)
+	s.Overdue = s.oldest != 0 && verdict.Overdue(s.oldest.Time(), l.interval, now)
 	for _, f := range failing.first() {
 		s.Failing = append(s.Failing, v1alpha1.FailingNode{Name: f.name, Reason: f.reason})
 	}
 	return s, l.epoch != 0
 }
 
-func (s *snapshot) add(e *entry, now time.Time) {
+func (s *snapshot) add(e *entry, now stamp) {
 	s.Add(e.group)
 	s.nodes[statusReason{e.status, e.reason}]++
-	for i, failed := range e.failed {
-		if failed {
-			s.failures[i]++
-		}
+	for i := range s.failures {
+		s.failures[i] += int(e.failed >> i & 1)
 	}
 	if e.reason == v1alpha1.ReasonNotProbedYet {
 		s.NotProbedYet++
 	}
-	if !e.expiry.IsZero() && !now.Before(e.late) && !now.After(e.expiry) {
+	if e.expiry != 0 && now >= e.late && now <= e.expiry {
 		s.late++
 	}
 	s.oldest = earlier(s.oldest, e.looked)
 	s.expiry = earlier(s.expiry, e.expiry)
 }
 
-// earlier of two times, where zero means none.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
+// earlier of two times, where 0 is none.
+func earlier[T ~int64](a, b T) T {
+	if a == 0 || b != 0 && b < a {
 		return b
 	}
 	return a

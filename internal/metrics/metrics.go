@@ -184,11 +184,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.ready, oneIf(s.Readiness() == verdict.Ready))
 	gauge(m.interval, s.interval.Seconds())
 	gauge(m.late, float64(s.late))
-	if !s.oldest.IsZero() {
-		gauge(m.oldest, now.Sub(s.oldest).Seconds())
+	if s.oldest != 0 {
+		gauge(m.oldest, now.Sub(s.oldest.Time()).Seconds())
 	}
-	if !s.expiry.IsZero() {
-		gauge(m.expiry, float64(s.expiry.Unix()))
+	if s.expiry != 0 {
+		gauge(m.expiry, float64(s.expiry.time().Unix()))
 	}
 	m.collectBundle(gauge, now)
 }
@@ -200,14 +200,14 @@ func (m *Metrics) collectBundle(gauge func(*prometheus.Desc, float64, ...string)
 	}
 	gauge(m.bundleSize, float64(len(bundle.ends)))
 	gauge(m.bundleLoaded, oneIf(bundle.loaded))
-	var next time.Time
+	var next stamp
 	for _, end := range bundle.ends {
 		if end.After(now) {
-			next = earlier(next, end)
+			next = earlier(next, stampOf(end))
 		}
 	}
-	if !next.IsZero() {
-		gauge(m.bundleExpiry, float64(next.Unix()))
+	if next != 0 {
+		gauge(m.bundleExpiry, float64(next.time().Unix()))
 	}
 }
 

@@ -11,22 +11,26 @@ import (
 type Path struct {
 	// digest of the served certificates, in order, and of the bundle.
 	digest [sha256.Size]byte
-	// from and until, both inclusive, all certificates of one chain are valid.
-	from, until time.Time
+	// from and until, both inclusive, all certificates of one chain are valid; in
+	// seconds, which is how precise they are (RFC 5280, section 4.1.2.5).
+	from, until int64
 }
+
+// end is the last moment in which they are.
+func (p *Path) end() time.Time { return time.Unix(p.until, 0) }
 
 // holds says that a fresh verification at the time would find a chain too: what
 // depends on time alone is looked at each time.
 func (p *Path) holds(digest [sha256.Size]byte, at time.Time) bool {
-	return p != nil && p.digest == digest && !at.Before(p.from) && !at.After(p.until)
+	return p != nil && p.digest == digest && !at.Before(time.Unix(p.from, 0)) && !at.After(p.end())
 }
 
 // pathOf is the chain that holds longest; nil where there is none.
 func pathOf(digest [sha256.Size]byte, chains [][]*x509.Certificate) *Path {
 	var p *Path
 	for _, chain := range chains {
-		if from, until := validity(chain); p == nil || until.After(p.until) {
-			p = &Path{digest: digest, from: from, until: until}
+		if from, until := validity(chain); p == nil || until.Unix() > p.until {
+			p = &Path{digest: digest, from: from.Unix(), until: until.Unix()}
 		}
 	}
 	return p

@@ -88,8 +88,8 @@ func (e *evidence) nextLook() time.Time {
 		return time.Time{}
 	}
 	end := e.leaf.NotAfter
-	if e.path != nil && e.path.until.Before(end) {
-		end = e.path.until
+	if e.path != nil && e.path.end().Before(end) {
+		end = e.path.end()
 	}
 	var invalid x509.CertificateInvalidError
 	if errors.As(e.chainErr, &invalid) && e.now.Before(invalid.Cert.NotBefore) && invalid.Cert.NotBefore.Before(end) {

@@ -116,8 +116,8 @@ func TestSettledHoldsThroughAFewMisses(t *testing.T) {
 		for _, v := range c.feed {
 			s = s.Next(v, 3)
 		}
-		if s.Verdict.Reason != c.want.Reason {
-			t.Errorf("%s: %s, want %s", name, s.Verdict.Reason, c.want.Reason)
+		if s.Status != c.want.Status || s.Reason != c.want.Reason {
+			t.Errorf("%s: %s %s, want %s %s", name, s.Status, s.Reason, c.want.Status, c.want.Reason)
 		}
 	}
 }
