@@ -34,7 +34,7 @@ func BenchmarkReconcile(b *testing.B) {
 				Client: cache, Recorder: unchanged{}, Ledger: metrics.New(clock.RealClock{}, 10), Counters: uncounted{}, Regimes: &Regimes{},
 				Clock: clock.RealClock{}, Changed: func() {},
 			}
-			r.schedule = newSchedule(r.Clock, func(string) {})
+			r.schedule = newSchedule(r.Clock, n, func(string) {})
 			requests := make([]ctrl.Request, n)
 			for i := range n {
 				node := fleet.Node(fmt.Sprintf("n%d", i), fleet.Address(i), 10250)

@@ -65,7 +65,7 @@ type NodeReconciler struct {
 // SetupWithManager registers the controller.
 func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	// What is due by the clock comes after what has just happened.
-	r.schedule = newSchedule(r.Clock, func(name string) { r.queue.addWith(name, priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}) })
+	r.schedule = newSchedule(r.Clock, r.Concurrency, func(name string) { r.queue.addWith(name, priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}) })
 	if err := mgr.Add(r.schedule); err != nil {
 		return err
 	}
@@ -73,30 +73,35 @@ func (r *NodeReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("node").
 		Watches(&corev1.Node{}, r.handler()).
 		WithEventFilter(predicate.Funcs{UpdateFunc: relevant}).
-		WatchesRawSource(r.queue.source()).
+		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			defer close(r.schedule.open)
+			return r.queue.source().Start(ctx, q)
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
 		Complete(r)
 }
 
 // handler counts a Node from the moment it exists, before it is its turn, and
-// has the audit say so.
+// has the audit say so. Those that exist at the start have their turn one after
+// the other, which leaves room for those that come then.
 func (r *NodeReconciler) handler() handler.EventHandler {
-	track := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		node := kubelet.Unpacked(object)
-		if node == nil {
-			return
-		}
-		if r.Ledger.Track(node.Name, kubelet.IdentityOf(node), node.CreationTimestamp.Time) {
+	track := func(object client.Object) {
+		if node := kubelet.Unpacked(object); node != nil && r.Ledger.Track(node.Name, kubelet.IdentityOf(node), node.CreationTimestamp.Time) {
 			r.Changed()
 		}
-		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
 	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			track(e.Object, q)
+			track(e.Object)
+			if e.IsInInitialList {
+				r.schedule.set(&r.state(e.Object.GetName()).slot, 0)
+				return
+			}
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
 		},
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			track(e.ObjectNew, q)
+			track(e.ObjectNew)
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)})
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			r.Ledger.Forget(e.Object.GetName())
@@ -148,6 +153,15 @@ func (r *NodeReconciler) state(name string) *nodeState {
 	return s
 }
 
+// take a Node that may have been called for.
+func (r *NodeReconciler) take(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.states[name]; ok {
+		r.schedule.take(&s.slot)
+	}
+}
+
 // forget all about a Node.
 func (r *NodeReconciler) forget(name string) {
 	r.mu.Lock()
@@ -160,6 +174,7 @@ func (r *NodeReconciler) forget(name string) {
 
 // Reconcile probes a node if that is due, and records what the judge says.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	r.take(req.Name)
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -182,15 +197,18 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, nil //nolint:nilerr // the process is ending: an aborted probe says nothing
 	}
-	present, err := r.Regimes.during(regime, func() error { return r.record(ctx, node, state, v) })
+	present, err := r.Regimes.during(regime, func() error {
+		if err := r.record(ctx, node, state, v); err != nil {
+			return err
+		}
+		// Here, or it could put off the turn that another regime gives.
+		r.schedule.set(&state.slot, state.next(v).Sub(r.Clock.Now()))
+		return nil
+	})
 	if !present {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	r.schedule.set(&state.slot, state.next(v).Sub(r.Clock.Now()))
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, err
 }
 
 // judge probes if it is time, else looks at what was seen again, and gives the
@@ -253,7 +271,7 @@ func (r *NodeReconciler) exclude(ctx context.Context, node *corev1.Node, regime 
 // EnqueueAll makes every Node be judged under the present regime.
 func (r *NodeReconciler) EnqueueAll() {
 	for _, name := range r.Ledger.Names() {
-		r.queue.add(name, 0)
+		r.schedule.set(&r.state(name).slot, 0)
 	}
 }
 

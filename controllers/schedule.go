@@ -11,16 +11,22 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/compact"
 )
 
-// schedule calls for Nodes when they are due by the clock. A queue could keep
-// them until then too, in ten times the memory.
+// schedule calls for Nodes when they are due by the clock, and not for more of
+// them at a time than are taken soon. A queue could keep them until then too, in
+// ten times the memory.
 type schedule struct {
 	clock clock.Clock
-	// due is called for one Node after the other.
-	due func(name string)
+	// due is called for one Node after the other, while fewer than most of those
+	// called for were not taken yet.
+	due  func(name string)
+	most int
+	// open is closed once due may be called.
+	open chan struct{}
 
-	mu    sync.Mutex
-	slots slots
-	// sooner has something in it when the first slot may be another one.
+	mu     sync.Mutex
+	slots  slots
+	called int
+	// sooner has something in it when the next call may be due sooner.
 	sooner chan struct{}
 }
 
@@ -30,10 +36,12 @@ type slot struct {
 	at   compact.Instant
 	// place in the heap, from 1; 0 where it is not in there.
 	place int32
+	// called for, and not taken yet.
+	called bool
 }
 
-func newSchedule(c clock.Clock, due func(name string)) *schedule {
-	return &schedule{clock: c, due: due, sooner: make(chan struct{}, 1)}
+func newSchedule(c clock.Clock, most int, due func(name string)) *schedule {
+	return &schedule{clock: c, due: due, most: most, open: make(chan struct{}), sooner: make(chan struct{}, 1)}
 }
 
 // set the time of a slot to so long from now, in place of any earlier one. A step
@@ -48,15 +56,33 @@ func (s *schedule) set(l *slot, wait time.Duration) {
 		heap.Fix(&s.slots, int(l.place-1))
 	}
 	if l.place == 1 {
-		select {
-		case s.sooner <- struct{}{}:
-		default:
-		}
+		s.wake()
+	}
+}
+
+func (s *schedule) wake() {
+	select {
+	case s.sooner <- struct{}{}:
+	default:
+	}
+}
+
+// take a Node, whether it was called for or not.
+func (s *schedule) take(l *slot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !l.called {
+		return
+	}
+	l.called = false
+	if s.called--; s.called == s.most-1 {
+		s.wake()
 	}
 }
 
 // drop a slot.
 func (s *schedule) drop(l *slot) {
+	s.take(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.place > 0 {
@@ -66,6 +92,11 @@ func (s *schedule) drop(l *slot) {
 
 // Start implements manager.Runnable.
 func (s *schedule) Start(ctx context.Context) error {
+	select {
+	case <-s.open:
+	case <-ctx.Done():
+		return nil
+	}
 	timer := s.clock.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -79,23 +110,35 @@ func (s *schedule) Start(ctx context.Context) error {
 	}
 }
 
-// call for all that is due, and give the time until the next one is.
+// call for all that is due, as far as that is wanted, and give the time until the
+// next one is.
 func (s *schedule) call() time.Duration {
 	for {
-		s.mu.Lock()
-		wait, name := time.Hour, ""
-		if len(s.slots) > 0 {
-			wait, name = s.slots[0].at.Time().Sub(s.clock.Now()), s.slots[0].name
-		}
-		if wait <= 0 {
-			heap.Pop(&s.slots)
-		}
-		s.mu.Unlock()
+		name, wait := s.next()
 		if wait > 0 {
 			return wait
 		}
 		s.due(name)
 	}
+}
+
+// next is the Node to call for now, or the time until there may be one.
+func (s *schedule) next() (name string, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.slots) == 0 || s.called >= s.most {
+		return "", time.Hour // until woken
+	}
+	first := s.slots[0]
+	if wait := first.at.Time().Sub(s.clock.Now()); wait > 0 {
+		return "", wait
+	}
+	heap.Pop(&s.slots)
+	if !first.called {
+		first.called = true
+		s.called++
+	}
+	return first.name, 0
 }
 
 // slots implements heap.Interface: the first one is due first.

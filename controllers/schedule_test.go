@@ -15,7 +15,7 @@ func TestSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var called []string
-		s := newSchedule(clock.RealClock{}, func(name string) {
+		s := newSchedule(clock.RealClock{}, 100, func(name string) {
 			called = append(called, name+" "+time.Since(start).String())
 		})
 		nodes := map[string]*slot{}
@@ -27,6 +27,7 @@ func TestSchedule(t *testing.T) {
 		s.set(nodes["b"], 2*time.Second) // before anybody looks
 		go func() { done <- s.Start(ctx) }()
 		synctest.Wait()
+		close(s.open)
 		s.set(nodes["h"], 3*time.Hour)
 		s.set(nodes["d"], 4*time.Second)
 		s.set(nodes["c"], 3*time.Second)
@@ -53,6 +54,55 @@ func TestSchedule(t *testing.T) {
 		}
 		if len(s.slots) != 0 {
 			t.Errorf("%d slots are left", len(s.slots))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What is not taken yet is waiting elsewhere, in more memory than here.
+func TestScheduleCallsForNoMoreThanAreTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var called []string
+		s := newSchedule(clock.RealClock{}, 2, func(name string) { called = append(called, name) })
+		nodes := map[string]*slot{}
+		for i, name := range strings.Split("abcdefg", "") {
+			nodes[name] = &slot{name: name}
+			s.set(nodes[name], time.Duration(i)) // in this order
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Start(ctx) }()
+		time.Sleep(time.Second)
+		if synctest.Wait(); len(called) != 0 {
+			t.Errorf("called for %q before it is open", called)
+		}
+		close(s.open)
+		want := func(after, names string) {
+			t.Helper()
+			if synctest.Wait(); strings.Join(called, "") != names {
+				t.Errorf("after %s: called for %q, want %q", after, called, names)
+			}
+		}
+		want("the start", "ab")
+		s.take(nodes["g"]) // nobody called for it
+		want("one that was not called for", "ab")
+		s.take(nodes["a"])
+		want("one was taken", "abc")
+		s.take(nodes["a"])
+		want("the same once more", "abc")
+		s.drop(nodes["c"]) // it is gone
+		want("one is gone", "abcd")
+		s.set(nodes["b"], 0) // before it was taken
+		for _, name := range strings.Split("defg", "") {
+			s.take(nodes[name])
+			synctest.Wait()
+		}
+		want("others were taken", "abcdefgb")
+		if s.called != 1 {
+			t.Errorf("one was called for twice, and %d are out", s.called)
 		}
 		cancel()
 		if err := <-done; err != nil {
