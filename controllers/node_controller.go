@@ -94,7 +94,7 @@ func (r *NodeReconciler) handler() handler.EventHandler {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			track(e.Object)
 			if e.IsInInitialList {
-				r.schedule.set(&r.state(e.Object.GetName()).slot, 0)
+				r.due(e.Object.GetName())
 				return
 			}
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
@@ -142,6 +142,18 @@ func fingerprint(node *corev1.Node) nodeFingerprint {
 func (r *NodeReconciler) state(name string) *nodeState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.lockedState(name)
+}
+
+// due gives a Node its turn now. What is forgotten meanwhile has none, and would
+// never be taken.
+func (r *NodeReconciler) due(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.schedule.set(&r.lockedState(name).slot, 0)
+}
+
+func (r *NodeReconciler) lockedState(name string) *nodeState {
 	s, ok := r.states[name]
 	if !ok {
 		if r.states == nil {
@@ -271,7 +283,7 @@ func (r *NodeReconciler) exclude(ctx context.Context, node *corev1.Node, regime 
 // EnqueueAll makes every Node be judged under the present regime.
 func (r *NodeReconciler) EnqueueAll() {
 	for _, name := range r.Ledger.Names() {
-		r.schedule.set(&r.state(name).slot, 0)
+		r.due(name)
 	}
 }
 
