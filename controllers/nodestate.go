@@ -41,7 +41,7 @@ type memory struct {
 	notReady bool
 }
 
-// seed of the digests, which so nobody else can aim at.
+// seed of the digests: without it, nobody can aim at one.
 var seed = maphash.MakeSeed()
 
 func subjectOf(uid types.UID, endpoint verdict.Endpoint) uint64 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -234,6 +235,25 @@ func TestNodeState(t *testing.T) {
 				t.Errorf("next look in %s, want %s", got.Sub(d.now), want.Sub(d.now))
 			}
 		})
+	}
+}
+
+// What a kubelet serves stays the same for months: it is not kept anew by each probe.
+func TestTheSameCertificatesStayWhereTheyAre(t *testing.T) {
+	d := newDesk(t)
+	d.good()
+	first := d.state.latest
+	same := first.full()
+	again := keep(same, first)
+	if again == first || unsafe.StringData(again.chain) != unsafe.StringData(first.chain) {
+		t.Error("they were kept anew")
+	}
+	d.good() // another one, for the same names
+	if d.state.latest.chain == first.chain {
+		t.Error("others were taken for the same")
+	}
+	if got := d.state.latest.full(); got.Chain[0].Equal(same.Chain[0]) || got.Outcome != same.Outcome || !got.KeyProven {
+		t.Errorf("%+v came back", got)
 	}
 }
 

@@ -60,22 +60,3 @@ func TestTheFirstTextIsACopy(t *testing.T) {
 		t.Error("the dictionary changed")
 	}
 }
-
-func BenchmarkShelf(b *testing.B) {
-	var s compact.Shelf
-	s.Pack(text(0))
-	packed := s.Pack(text(1))
-	b.Run("Pack", func(b *testing.B) {
-		b.ReportAllocs()
-		whole := text(1)
-		for b.Loop() {
-			s.Pack(whole)
-		}
-	})
-	b.Run("Unpack", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			s.Unpack(packed)
-		}
-	})
-}

@@ -3,8 +3,8 @@ package compact
 import "time"
 
 // Instant is a time in nanoseconds since this process began, by the clock that
-// nobody sets, for as far as 292 years; a third of a time.Time. The zero Instant
-// is none.
+// nobody sets, for as far as 292 years; a third of a time.Time. The zero Instant,
+// which is before anything is looked at, is none.
 type Instant int64
 
 var began = time.Now()
@@ -15,10 +15,7 @@ func InstantOf(t time.Time) Instant {
 	if t.IsZero() {
 		return 0
 	}
-	if i := Instant(t.Sub(began)); i != 0 {
-		return i
-	}
-	return 1 // the beginning itself is a time too
+	return Instant(t.Sub(began))
 }
 
 // Time that it is; the zero time.Time for none.

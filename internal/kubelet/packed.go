@@ -10,7 +10,7 @@ import (
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/compact"
 )
 
-// Packed is a Stripped Node in a fifth of its memory, for a cache of very many.
+// Packed is a Stripped Node in a fraction of its memory, for a cache of very many.
 // It stands for the Node in the cache only: a copy of it, which is what a reader
 // of the cache gets, is a Node again.
 type Packed struct {

@@ -192,6 +192,30 @@ func TestTheZeroLedgerKnowsNoNode(t *testing.T) {
 	}
 }
 
+// Put says when the counts may be others: then, and not at every look.
+func TestPutSaysWhatIsNew(t *testing.T) {
+	m := newMetrics(10, "a")
+	for _, c := range []struct {
+		what  string
+		name  string
+		epoch int64
+		v     verdict.Verdict
+		want  bool
+	}{
+		{"the first verdict", "a", 1, breaks, true},
+		{"the same", "a", 1, breaks, false},
+		{"another reason", "a", 1, rejected, true},
+		{"another status", "a", 1, verified, true},
+		{"the same in a new epoch", "a", 2, verified, true},
+		{"one of an old epoch, which is dropped", "a", 1, breaks, false},
+		{"one of a node that is gone", "b", 2, breaks, false},
+	} {
+		if got := m.Put(c.name, identityOf(c.name), c.epoch, c.v, now); got != c.want {
+			t.Errorf("%s: %t, want %t", c.what, got, c.want)
+		}
+	}
+}
+
 func TestOldestLook(t *testing.T) {
 	m := newMetrics(100, "a", "b", "c")
 	m.Put("a", identityOf("a"), 1, verified, now.Add(-time.Minute))

@@ -146,6 +146,17 @@ func TestLateInLifetime(t *testing.T) {
 	}
 }
 
+// A kubelet without a clock may serve what ended with the epoch's first second.
+func TestAnExpiryOfTheEpochIsOne(t *testing.T) {
+	for end, want := range map[time.Time]string{time.Unix(0, 0): "0", time.Unix(-60, 0): "-60", time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC): "2.53402300799e+11"} {
+		m := newMetrics(100, "a", "b")
+		expired := verdict.Verdict{Status: verdict.False, Reason: v1alpha1.ReasonCertificateExpired, Leaf: &x509.Certificate{NotAfter: end}}
+		m.Put("a", identityOf("a"), 1, expired, now)
+		m.Put("b", identityOf("b"), 1, silent, now) // without a certificate
+		assertSeries(t, m, "earliest_certificate_expiry_timestamp_seconds", want)
+	}
+}
+
 func TestTrustBundle(t *testing.T) {
 	m := newMetrics(100)
 	assertSeries(t, m, "trust_bundle_loaded")

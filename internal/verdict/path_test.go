@@ -43,6 +43,29 @@ func TestAKnownPathChangesNoVerdict(t *testing.T) {
 	}
 }
 
+// At its very ends as well: the CA's, since the leaf's own are looked at anyway.
+func TestAKnownPathEndsWithItsCA(t *testing.T) {
+	obs := completed(t, world.CA.Issue(certs.Template(identity)))
+	from, until := now.Add(-time.Minute).Truncate(time.Second), now.Add(time.Minute).Truncate(time.Second)
+	short := *world.CA.Certificate // its signature is not looked at
+	short.NotBefore, short.NotAfter = from, until
+	bundle := verdict.Bundle{Roots: x509.NewCertPool(), Certificates: []*x509.Certificate{&short}, SHA256: "short"}
+	bundle.Roots.AddCert(&short)
+	known := verdict.Judge(expectation(), obs, verdict.Policy{Bundle: bundle}, now).Path
+	if known == nil {
+		t.Fatal("no path")
+	}
+	for at, want := range map[time.Time]verdict.Status{
+		from.Add(-time.Nanosecond): verdict.False, from: verdict.True, until: verdict.True, until.Add(time.Nanosecond): verdict.False,
+	} {
+		fresh := verdict.Judge(expectation(), obs, verdict.Policy{Bundle: bundle}, at)
+		if fresh.Status != want {
+			t.Errorf("%s: %s, want %s", at, fresh.Status, want)
+		}
+		assertSame(t, verdict.Judge(expectation(), obs, verdict.Policy{Bundle: bundle, Known: known}, at), fresh)
+	}
+}
+
 // That it saves anything shows where the CA's signature would be looked at: here
 // it is broken after the first time.
 func TestAKnownPathIsUsed(t *testing.T) {
