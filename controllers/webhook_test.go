@@ -272,8 +272,9 @@ var _ = Describe("The admission webhook", func() {
 		Expect(kube.Create(ctx, endpoints)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(kube.Delete(ctx, endpoints)).To(Succeed()) })
 		m.stop() // it has read the endpoints, which hold for a minute
-		m = start(ctx, withWebhook(ctx, &port))
+		// Before the next one starts: it ends where its Secret goes as it reads it.
 		installWebhook(ctx)
+		m = start(ctx, withWebhook(ctx, &port))
 		reach(ctx, port)
 		opened = failOpen(ctx)
 

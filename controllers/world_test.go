@@ -215,7 +215,11 @@ func start(ctx context.Context, change func(*cli.ManagerOptions)) *manager {
 	running, cancel := context.WithCancel(context.Background()) // not the spec's: stop ends it
 	m.cancel = cancel
 	managers = append(managers, m)
-	go func() { m.done <- cli.RunManager(running, cfg, o, zap.New(zap.WriteTo(m.logs), zap.UseDevMode(false))) }()
+	go func() {
+		err := cli.RunManager(running, cfg, o, zap.New(zap.WriteTo(m.logs), zap.UseDevMode(false)))
+		_, _ = fmt.Fprintln(m.logs, "the manager ended with:", err)
+		m.done <- err
+	}()
 	return m
 }
 
