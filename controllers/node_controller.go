@@ -210,12 +210,11 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil //nolint:nilerr // the process is ending: an aborted probe says nothing
 	}
 	present, err := r.Regimes.during(regime, func() error {
-		if err := r.record(ctx, node, state, v); err != nil {
-			return err
-		}
-		// Here, or it could put off the turn that another regime gives.
-		r.schedule.set(&state.slot, state.next(v).Sub(r.Clock.Now()))
-		return nil
+		err := r.record(ctx, node, state, v)
+		// Here, or it could put off the turn that another regime gives; and with an
+		// error too, since a retry may come much later.
+		r.schedule.set(&state.slot, state.next(v, r.Clock.Now()))
+		return err
 	})
 	if !present {
 		return ctrl.Result{RequeueAfter: time.Millisecond}, nil

@@ -169,14 +169,15 @@ func (s *nodeState) look(exp verdict.Expectation, r *regime, now time.Time) verd
 	return v
 }
 
-// next is when the node, of which this verdict stands, needs attention without
-// an event.
-func (s *nodeState) next(v verdict.Verdict) time.Time {
-	probe := s.nextProbe.Time()
-	if !v.NextLook.IsZero() && v.NextLook.Before(probe) {
-		return v.NextLook
+// next is in how long the node, of which this verdict stands, needs attention
+// without an event. Probes are due by the clock that nobody sets, looks by that of
+// certificates, and only as waits can the two be compared.
+func (s *nodeState) next(v verdict.Verdict, now time.Time) time.Duration {
+	wait := s.nextProbe.Time().Sub(now)
+	if !v.NextLook.IsZero() {
+		wait = min(wait, v.NextLook.Sub(now))
 	}
-	return probe
+	return wait
 }
 
 // nextSlot spreads the nodes over the interval by a hash of their UID, so that

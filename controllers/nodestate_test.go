@@ -231,8 +231,8 @@ func TestNodeState(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if got, want := d.state.next(d.stands), c.next(d); !got.Equal(want) {
-				t.Errorf("next look in %s, want %s", got.Sub(d.now), want.Sub(d.now))
+			if got, want := d.state.next(d.stands, d.now), c.next(d).Sub(d.now); got != want {
+				t.Errorf("next look in %s, want %s", got, want)
 			}
 		})
 	}
@@ -287,6 +287,40 @@ func TestASlotIsMonotonic(t *testing.T) {
 	if slot := nextSlot("u", interval, time.Now()); !strings.Contains(slot.String(), " m=+") {
 		t.Errorf("%s has no monotonic reading", slot)
 	}
+}
+
+// The next look at what expires is by the wall clock, the next probe is not, and
+// both stay right when the wall clock is set in between.
+func TestTheNextLookAfterAStepOfTheClock(t *testing.T) {
+	now := time.Now()
+	s := &nodeState{memory: memory{nextProbe: compact.InstantOf(now.Add(interval))}}
+	for name, c := range map[string]struct {
+		step, expires, want time.Duration
+	}{
+		"none, expires sooner":        {0, time.Minute, time.Minute},
+		"none, expires later":         {0, time.Hour, interval},
+		"set back, expires later":     {-2 * time.Hour, 2 * time.Hour, interval},
+		"set back, expires sooner":    {-2 * time.Hour, time.Minute, time.Minute},
+		"set forward, expires later":  {2 * time.Hour, time.Hour, interval},
+		"set forward, expires sooner": {2 * time.Hour, time.Minute, time.Minute},
+	} {
+		stepped := step(now, c.step)
+		if stepped.Sub(now) != 0 || stepped.Round(0).Sub(now.Round(0)) != c.step {
+			t.Fatal("the clock was not set, or by its monotonic reading too")
+		}
+		v := verdict.Verdict{NextLook: stepped.Round(0).Add(c.expires)} // as from a certificate
+		if got := s.next(v, stepped).Round(time.Second); got != c.want {
+			t.Errorf("%s: next look in %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// step gives a time as it is read right after the wall clock was set: the package
+// time keeps its seconds above thirty bits of nanoseconds, and the monotonic
+// reading elsewhere.
+func step(t time.Time, by time.Duration) time.Time {
+	*(*uint64)(unsafe.Pointer(&t)) += uint64(by/time.Second) << 30
+	return t
 }
 
 // A Node counts as not probed from the event on which its endpoint moves, not

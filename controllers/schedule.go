@@ -71,6 +71,10 @@ func (s *schedule) wake() {
 func (s *schedule) take(l *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lockedTake(l)
+}
+
+func (s *schedule) lockedTake(l *slot) {
 	if !l.called {
 		return
 	}
@@ -80,11 +84,11 @@ func (s *schedule) take(l *slot) {
 	}
 }
 
-// drop a slot.
+// drop a slot, so that it is neither called for nor waited for.
 func (s *schedule) drop(l *slot) {
-	s.take(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lockedTake(l)
 	if l.place > 0 {
 		heap.Remove(&s.slots, int(l.place-1))
 	}

@@ -1,7 +1,10 @@
 package controllers
 
 import (
+	"context"
 	"crypto/x509"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +33,22 @@ func (c onNow) Now() time.Time { c.do(); return c.RealClock.Now() }
 // A new regime gives every Node its turn. One that is judged under the old regime
 // then must not put that off, so it sets its own while no other can begin.
 func TestANextTurnIsSetWithinItsRegime(t *testing.T) {
+	r, asked := oneNode(t), 0
+	r.schedule = newSchedule(onNow{do: func() {
+		asked++
+		if r.Regimes.mu.TryLock() {
+			r.Regimes.mu.Unlock()
+			t.Error("another regime can begin while the next turn is set")
+		}
+	}}, 1, func(string) {})
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "n1"}}); err != nil || asked != 1 {
+		t.Errorf("%d turns were set, %v", asked, err)
+	}
+}
+
+// oneNode that is verified, under a regime.
+func oneNode(t *testing.T) *NodeReconciler {
+	t.Helper()
 	world := certs.NewWorld(time.Now())
 	node := fleet.Node("n1", fleet.Address(0), 10250)
 	packed, err := kubelet.Pack(node)
@@ -45,16 +64,51 @@ func TestANextTurnIsSetWithinItsRegime(t *testing.T) {
 	r.Ledger.Track("n1", kubelet.IdentityOf(node), time.Now())
 	r.Regimes.set(&regime{epoch: 1, interval: interval, threshold: 3, selector: labels.Everything(), policy: verdict.Policy{Bundle: bundleOf(world.CA)},
 		endpoints: kubelet.Options{PreferredAddressTypes: []corev1.NodeAddressType{corev1.NodeInternalIP}}})
-	asked := 0
-	r.schedule = newSchedule(onNow{do: func() {
-		asked++
-		if r.Regimes.mu.TryLock() {
-			r.Regimes.mu.Unlock()
-			t.Error("another regime can begin while the next turn is set")
+	return r
+}
+
+// A verdict that cannot be written is tried again, later and later; the Node has its
+// next turn all the same.
+func TestANextTurnIsSetWhateverBecomesOfTheVerdict(t *testing.T) {
+	r := oneNode(t)
+	r.Recorder = unwilling{}
+	r.schedule = newSchedule(clock.RealClock{}, 1, func(string) {})
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "n1"}}); !errors.Is(err, errUnwilling) {
+		t.Errorf("%v", err)
+	}
+	if len(r.schedule.slots) != 1 {
+		t.Errorf("%d turns are set", len(r.schedule.slots))
+	}
+}
+
+var errUnwilling = errors.New("the API server is away")
+
+type unwilling struct{ Recorder }
+
+func (unwilling) Record(context.Context, *corev1.Node, verdict.Verdict) (bool, error) {
+	return false, errUnwilling
+}
+
+// Whatever is dropped while it is being called for is not waited for: else nobody
+// would be called for any more once there are as many of them as may wait.
+func TestNothingDroppedIsWaitedFor(t *testing.T) {
+	const nodes = 100_000
+	s := newSchedule(clock.RealClock{}, nodes, nil)
+	slots := make([]slot, nodes)
+	for i := range slots {
+		s.set(&slots[i], time.Duration(i))
+	}
+	var calling sync.WaitGroup
+	calling.Go(func() {
+		for name, wait := s.next(); name != "" || wait < time.Minute; name, wait = s.next() {
 		}
-	}}, 1, func(string) {})
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "n1"}}); err != nil || asked != 1 {
-		t.Errorf("%d turns were set, %v", asked, err)
+	})
+	for i := range slots { // in the order in which they are called for
+		s.drop(&slots[i])
+	}
+	calling.Wait()
+	if s.called != 0 || len(s.slots) != 0 {
+		t.Errorf("%d are waited for, and %d are left", s.called, len(s.slots))
 	}
 }
 

@@ -10,7 +10,8 @@ type Instant int64
 var began = time.Now()
 
 // InstantOf a time; a time.Time that was never set is none. Where t has a
-// monotonic reading, no step of the wall clock moves the Instant.
+// monotonic reading, no step of the wall clock moves the Instant; what it reads by
+// the wall clock is then not to be compared with times from elsewhere.
 func InstantOf(t time.Time) Instant {
 	if t.IsZero() {
 		return 0
