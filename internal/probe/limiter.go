@@ -23,9 +23,33 @@ type Limiter struct {
 	open    int        // probes under way
 	overdue int        // those of them beside which another may begin
 	usual   time.Duration
-	resumes list.List // of chan struct{}, closed when it is the turn
-	urgents list.List // begin before the others
-	begins  list.List
+	begins  queues
+	resumes queues
+	// others have the next place that is free, if any of them wait for one.
+	others bool
+}
+
+// queues of those that are urgent and of the others, each of chan struct{}, which
+// are closed when it is their turn.
+type queues struct{ urgent, other list.List }
+
+func (q *queues) of(urgent bool) *list.List {
+	if urgent {
+		return &q.urgent
+	}
+	return &q.other
+}
+
+// next of those that wait, or nil.
+func (q *queues) next(urgentFirst bool) chan struct{} {
+	from := q.of(urgentFirst)
+	if from.Len() == 0 {
+		from = q.of(!urgentFirst)
+	}
+	if from.Len() == 0 {
+		return nil
+	}
+	return from.Remove(from.Front()).(chan struct{}) //nolint:forcetypeassert // nothing else is put in
 }
 
 const (
@@ -60,14 +84,11 @@ func (l *Limiter) allowed() int { return min(l.probes+l.overdue, MostOpen*l.prob
 // begin waits until a probe with a time limit may begin, and for a place. Whoever
 // began must end.
 func (l *Limiter) begin(ctx context.Context, urgent bool, limit time.Duration) (*turn, error) {
-	t := &turn{limiter: l, limit: limit}
+	t := &turn{limiter: l, urgent: urgent, limit: limit}
 	if l == nil {
 		return t, nil
 	}
-	queue := &l.begins
-	if urgent {
-		queue = &l.urgents
-	}
+	queue := l.begins.of(urgent)
 	l.mu.Lock()
 	if l.open < l.allowed() { // then nobody waits
 		l.open++
@@ -109,11 +130,13 @@ func (l *Limiter) leave() {
 
 // admit whoever may begin; l.mu must be held.
 func (l *Limiter) admit() {
-	for _, queue := range []*list.List{&l.urgents, &l.begins} {
-		for l.open < l.allowed() && queue.Len() > 0 {
-			l.open++
-			close(queue.Remove(queue.Front()).(chan struct{})) //nolint:forcetypeassert // nothing else is put in
+	for l.open < l.allowed() {
+		next := l.begins.next(true)
+		if next == nil {
+			return
 		}
+		l.open++
+		close(next)
 	}
 }
 
@@ -130,6 +153,7 @@ func (l *Limiter) took(d time.Duration) {
 // turn is one probe's place at the CPU. Only its own goroutine uses it.
 type turn struct {
 	limiter *Limiter
+	urgent  bool
 	limit   time.Duration
 	held    bool
 
@@ -188,13 +212,16 @@ func (t *turn) pause() {
 	l.release()
 }
 
-// release gives a place to whoever waits for it; l.mu must be held.
+// release gives a place to whoever waits for it, in turn to one that is urgent and
+// to another: what is under way runs against its time limit. l.mu must be held.
 func (l *Limiter) release() {
-	if l.resumes.Len() == 0 {
+	next := l.resumes.next(!l.others)
+	if next == nil {
 		l.free++
 		return
 	}
-	close(l.resumes.Remove(l.resumes.Front()).(chan struct{})) //nolint:forcetypeassert // nothing else is put in
+	l.others = !l.others
+	close(next)
 }
 
 // resume waits for a place again.
@@ -211,7 +238,8 @@ func (t *turn) resume(ctx context.Context) error {
 		return nil
 	}
 	mine := make(chan struct{})
-	waiting := l.resumes.PushBack(mine)
+	queue := l.resumes.of(t.urgent)
+	waiting := queue.PushBack(mine)
 	l.mu.Unlock()
 	select {
 	case <-mine:
@@ -225,7 +253,7 @@ func (t *turn) resume(ctx context.Context) error {
 	case <-mine: // granted meanwhile
 		l.release()
 	default:
-		l.resumes.Remove(waiting)
+		queue.Remove(waiting)
 	}
 	return ctx.Err()
 }

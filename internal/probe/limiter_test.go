@@ -211,6 +211,40 @@ func TestUrgentOnesBeginFirst(t *testing.T) {
 	})
 }
 
+// Of those under way, who is urgent has every second place, and the others the rest.
+func TestUrgentOnesHaveEverySecondPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLimiter(6)
+		l.places, l.free = 1, 1
+		turns := map[string]*turn{}
+		for _, name := range []string{"first", "second", "third", "urgent", "urgent too", "holder"} {
+			turns[name], _ = l.begin(t.Context(), strings.HasPrefix(name, "urgent"), time.Minute)
+			turns[name].pause()
+		}
+		_ = turns["holder"].resume(t.Context())
+		var mu sync.Mutex
+		var order []string
+		for _, name := range []string{"first", "second", "third", "urgent", "urgent too"} {
+			go func() {
+				_ = turns[name].resume(t.Context())
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				turns[name].end(true)
+			}()
+			synctest.Wait()
+		}
+		turns["holder"].end(true)
+		synctest.Wait()
+		if !slices.Equal(order, []string{"urgent", "first", "urgent too", "second", "third"}) {
+			t.Errorf("%v", order)
+		}
+		if l.free != 1 || l.open != 0 {
+			t.Errorf("%d places are free, %d are open", l.free, l.open)
+		}
+	})
+}
+
 func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLimiter(1)
@@ -221,8 +255,8 @@ func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if !errors.Is(err, context.Canceled) || l.begins.Len() != 0 {
-			t.Errorf("%v, %d are waiting", err, l.begins.Len())
+		if !errors.Is(err, context.Canceled) || l.begins.other.Len() != 0 {
+			t.Errorf("%v, %d are waiting", err, l.begins.other.Len())
 		}
 		holder.pause()
 		other, _ := l.begin(t.Context(), false, time.Minute)
@@ -231,8 +265,8 @@ func TestLimiterForgetsWhoGivesUp(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if !errors.Is(err, context.Canceled) || l.resumes.Len() != 0 {
-			t.Errorf("%v, %d are waiting", err, l.resumes.Len())
+		if !errors.Is(err, context.Canceled) || l.resumes.other.Len() != 0 {
+			t.Errorf("%v, %d are waiting", err, l.resumes.other.Len())
 		}
 		holder.end(true)
 		other.end(true)

@@ -35,7 +35,8 @@ type Prober struct {
 	AllowLocalAddresses bool
 	// Resolver for host names; nil means net.DefaultResolver.
 	Resolver *net.Resolver
-	// Urgent probes begin before others that share the Limiter.
+	// Urgent probes begin before others that share the Limiter, and of those under
+	// way they have every second place at the CPU.
 	Urgent bool
 	// Limiter bounds the probes under way; nil means no bound.
 	Limiter *Limiter
