@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("kube-apiserver's flags", func() {
-	It("are read where its Pods may be listed, and forbid a Ready about other addresses", func(ctx SpecContext) {
+	It("are read where its Pods may be listed, and forbid a Ready without a CA or about other addresses", func(ctx SpecContext) {
 		join(ctx, "flags", "good")
 		createAudit(ctx, nil)
 		start(ctx, nil)
@@ -43,19 +43,24 @@ var _ = Describe("kube-apiserver's flags", func() {
 		Expect(again(ctx)).To(Equal("True FlagSet"))
 		Eventually(ctx, ready).Should(Equal("True AllNodesVerified"))
 
-		serverPod(ctx, "b", "--kubelet-preferred-address-types=InternalIP")
+		bare := serverPod(ctx, "b", "--kubelet-preferred-address-types=InternalIP")
 		Expect(again(ctx)).To(Equal("False FlagMissing"))
+		Eventually(ctx, ready).Should(Equal("False FlagMissing"))
+		Expect(series("ready_to_enforce")).To(HaveKeyWithValue("", 0.0))
+
+		Expect(kube.Delete(ctx, bare, client.GracePeriodSeconds(0))).To(Succeed())
+		Expect(again(ctx)).To(Equal("True FlagSet"))
 		Eventually(ctx, ready).Should(Equal("True AllNodesVerified"))
 
 		serverPod(ctx, "c", "--kubelet-certificate-authority=/ca.crt")
-		Expect(again(ctx)).To(Equal("False FlagMissing"))
+		Expect(again(ctx)).To(Equal("True FlagSet"))
 		Eventually(ctx, ready).Should(Equal("Unknown APIServerDiffers"))
 		Expect(series("ready_to_enforce")).To(HaveKeyWithValue("", 0.0))
 	}, limit)
 })
 
 // serverPod makes a Pod as a kubelet does for a static one.
-func serverPod(ctx context.Context, name string, args ...string) {
+func serverPod(ctx context.Context, name string, args ...string) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-" + name, Namespace: "kube-system", Labels: map[string]string{"component": "kube-apiserver"}},
@@ -66,6 +71,7 @@ func serverPod(ctx context.Context, name string, args ...string) {
 	}
 	Expect(kube.Create(ctx, pod)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(kube.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+		Expect(client.IgnoreNotFound(kube.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
 	}, NodeTimeout(time.Minute))
+	return pod
 }

@@ -163,7 +163,7 @@ func (r *AuditReconciler) adopt(ctx context.Context, audit *v1alpha1.KubeletCert
 func (r *AuditReconciler) report(ctx context.Context, audit *v1alpha1.KubeletCertAudit, present *regime, bundleErr error) (ctrl.Result, error) {
 	now := r.Clock.Now()
 	servers := verdict.JudgeAPIServers(r.servers(ctx, now), addressTypes(audit))
-	r.Ledger.Differ(servers.Differs())
+	r.Ledger.Limit(servers.AtBest(verdict.WhatBoth))
 	summary := r.Ledger.Summarize(now, maxFailingNodes)
 	before := audit.DeepCopy()
 	if summary.NotProbedYet == 0 && summary.Total() > 0 && !summary.OldestLook.Before(r.run.sweepStart) {

@@ -34,7 +34,7 @@ type Ledger interface {
 	Names() []string
 	Forget(name string)
 	Begin(epoch int64, interval time.Duration)
-	Differ(differs bool)
+	Limit(limit verdict.Readiness)
 	End()
 	Put(name string, id verdict.Identity, epoch int64, v verdict.Verdict, looked time.Time) (changed bool)
 	Exclude(name string, id verdict.Identity, epoch int64)

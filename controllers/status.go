@@ -55,12 +55,13 @@ func writeStatus(audit *v1alpha1.KubeletCertAudit, a answer) {
 func readyCondition(audit *v1alpha1.KubeletCertAudit, a answer) *metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.AuditReadyToEnforce, ObservedGeneration: a.regime.generation}
 	switch {
-	case a.summary.Readiness() == verdict.NotReady:
+	case a.summary.RejectedToday > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.AuditReasonNodesRejectedToday
+	case a.summary.BreaksWhenEnabled > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.AuditReasonNodesWouldBreak
-		if a.summary.RejectedToday > 0 {
-			c.Reason = v1alpha1.AuditReasonNodesRejectedToday
-		}
-	case a.takeOver && !a.summary.Differs && stands(audit, a):
+	case a.summary.Limit == verdict.NotReady:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.AuditReasonFlagMissing
+	case a.takeOver && a.summary.Limit != verdict.ReadinessUnknown && stands(audit, a):
 		return nil
 	case a.summary.Total() == 0 && a.summary.Excluded == 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNoNodes
@@ -68,7 +69,7 @@ func readyCondition(audit *v1alpha1.KubeletCertAudit, a answer) *metav1.Conditio
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNodesUnknown
 	case a.summary.Overdue:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonSweepOverdue
-	case a.summary.Differs:
+	case a.summary.Limit == verdict.ReadinessUnknown:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonAPIServerDiffers
 	case a.summary.Excluded > 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.AuditReasonNodesExcluded
@@ -102,7 +103,7 @@ func readyMessage(audit *v1alpha1.KubeletCertAudit, a answer) string {
 	if audit.Spec.TrustBundle == nil {
 		text += "; judged by the cluster CA: the API server's own --kubelet-certificate-authority was not read"
 	}
-	if s.Differs {
+	if verdict.Ready.AtBest(s.Limit) != verdict.Ready {
 		text += "; " + a.servers.Message
 	}
 	return text

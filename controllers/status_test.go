@@ -56,12 +56,18 @@ func TestReadyCondition(t *testing.T) {
 		{"one unknown", func(s *state) { s.summary.Tally = verdict.Tally{Verified: 1, Unknown: 1} }, "Unknown NodesUnknown"},
 		{"one breaks", func(s *state) { s.summary.Tally = verdict.Tally{Verified: 1, BreaksWhenEnabled: 1} }, "False NodesWouldBreak"},
 		{"one rejected", func(s *state) { s.summary.Tally = verdict.Tally{RejectedToday: 1, BreaksWhenEnabled: 1} }, "False NodesRejectedToday"},
-		{"kube-apiserver dials otherwise", func(s *state) { s.summary.Differs = true }, "Unknown APIServerDiffers"},
-		{"kube-apiserver dials otherwise, one breaks", func(s *state) { s.summary.Differs, s.summary.BreaksWhenEnabled = true, 1 }, "False NodesWouldBreak"},
+		{"kube-apiserver dials otherwise", func(s *state) { s.summary.Limit = verdict.ReadinessUnknown }, "Unknown APIServerDiffers"},
+		{"kube-apiserver dials otherwise, one breaks", func(s *state) { s.summary.Limit, s.summary.BreaksWhenEnabled = verdict.ReadinessUnknown, 1 }, "False NodesWouldBreak"},
+		{"kube-apiserver has no CA", func(s *state) { s.summary.Limit = verdict.NotReady }, "False FlagMissing"},
+		{"kube-apiserver has no CA, no node", func(s *state) { s.summary.Limit, s.summary.Tally = verdict.NotReady, verdict.Tally{} }, "False FlagMissing"},
+		{"kube-apiserver has no CA, one breaks", func(s *state) { s.summary.Limit, s.summary.BreaksWhenEnabled = verdict.NotReady, 1 }, "False NodesWouldBreak"},
+		{"kube-apiserver has all it needs", func(s *state) { s.summary.Limit = verdict.Ready }, "True AllNodesVerified"},
 		{"a verdict overdue", func(s *state) { s.summary.Overdue = true }, "Unknown SweepOverdue"},
 		{"a verdict overdue, one breaks", func(s *state) { s.summary.Overdue, s.summary.BreaksWhenEnabled = true, 1 }, "False NodesWouldBreak"},
 
 		{"take-over", func(s *state) { takenOver(s) }, ""},
+		{"take-over, kube-apiserver dials otherwise", func(s *state) { takenOver(s); s.summary.Limit = verdict.ReadinessUnknown }, "Unknown NodesUnknown"},
+		{"take-over, kube-apiserver has no CA", func(s *state) { takenOver(s); s.summary.Limit = verdict.NotReady }, "False FlagMissing"},
 		{"take-over, one breaks", func(s *state) { takenOver(s); s.summary.BreaksWhenEnabled = 1 }, "False NodesWouldBreak"},
 		{"take-over, sweep three intervals old", func(s *state) {
 			takenOver(s)

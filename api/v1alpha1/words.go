@@ -109,7 +109,8 @@ func CheckNames() []CheckName {
 // Condition types of a KubeletCertAudit.
 const (
 	// AuditReadyToEnforce: True when every node is verified, False when at
-	// least one would be refused, Unknown otherwise.
+	// least one would be refused or a kube-apiserver cannot check the common name,
+	// Unknown otherwise.
 	AuditReadyToEnforce = "ReadyToEnforce"
 	// AuditTrustBundleLoaded: False when the CA bundle of the spec could not be
 	// read; the last good copy of the same source, if any, stays in use.

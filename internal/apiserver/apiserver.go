@@ -85,16 +85,17 @@ func flagsOf(pod *corev1.Pod) (verdict.APIServer, bool) {
 		if len(line) == 0 || path.Base(line[0]) != component {
 			continue
 		}
-		for name, value := range flags(line[1:]) {
+		for name, values := range flags(line[1:]) {
+			value := values[len(values)-1] // the last one counts, but of a list, which grows
 			switch {
-			case strings.Contains(value, "$("): // set from the container's environment
+			case strings.Contains(strings.Join(values, ""), "$("): // set from the container's environment
 				if name == "kubelet-certificate-authority" || name == "kubelet-preferred-address-types" {
 					return server, false
 				}
 			case name == "kubelet-certificate-authority":
 				server.CertificateAuthority = value
 			case name == "kubelet-preferred-address-types":
-				server.PreferredAddressTypes = strings.Split(value, ",")
+				server.PreferredAddressTypes = strings.Split(strings.Join(values, ","), ",")
 			case commonNameFlag.MatchString(name):
 				on, err := strconv.ParseBool(value)
 				server.CommonNameCheck = on && err == nil
@@ -105,10 +106,11 @@ func flagsOf(pod *corev1.Pod) (verdict.APIServer, bool) {
 	return server, false
 }
 
-// flags reads a command line as pflag does, for flags that take a value: the
-// last one counts. One without a value is true.
-func flags(args []string) map[string]string {
-	found := map[string]string{}
+// flags reads a command line as kube-apiserver does, for flags that take a value,
+// and gives each flag's values in their order. One without a value is true;
+// underscores in a name are dashes (k8s.io/component-base/cli/flag).
+func flags(args []string) map[string][]string {
+	found := map[string][]string{}
 	for i := 0; i < len(args); i++ {
 		name, isFlag := strings.CutPrefix(args[i], "--")
 		if !isFlag {
@@ -122,7 +124,8 @@ func flags(args []string) map[string]string {
 				value = args[i]
 			}
 		}
-		found[name] = value
+		name = strings.ReplaceAll(name, "_", "-")
+		found[name] = append(found[name], value)
 	}
 	return found
 }

@@ -18,6 +18,7 @@ const (
 	FindingNoKubeletCA       = "KubeletsNotVerified"
 	FindingAddressTypes      = "AddressTypesDiffer"
 	FindingCheckIsOn         = "CheckIsOn"
+	FindingFlagsObscure      = "FlagsNotUnderstood"
 	FindingIssuerNotInBundle = "IssuerNotInBundle"
 	FindingBareNodeNames     = "BareNodeNames"
 	FindingSelfSigned        = "SelfSignedFallback"
@@ -34,14 +35,15 @@ const (
 // FindingKinds lists every kind, in the order of the report.
 func FindingKinds() []string {
 	return []string{
-		FindingNoKubeletCA, FindingAddressTypes, FindingCheckIsOn, FindingIssuerNotInBundle, FindingBareNodeNames, FindingSelfSigned, FindingLargeHelloDropped, FindingOtherIdentity,
-		FindingAbsentIdentity, FindingSharedCertificate, FindingSharedAddress, FindingVirtualKubelets, FindingLongNodeNames,
+		FindingNoKubeletCA, FindingAddressTypes, FindingCheckIsOn, FindingFlagsObscure,
+		FindingIssuerNotInBundle, FindingBareNodeNames, FindingSelfSigned, FindingLargeHelloDropped, FindingOtherIdentity, FindingAbsentIdentity,
+		FindingSharedCertificate, FindingSharedAddress, FindingVirtualKubelets, FindingLongNodeNames,
 		FindingSameIssuer,
 	}
 }
 
 // serverFindings are about kube-apiserver rather than nodes.
-func serverFindings(a verdict.APIServersAnswer) []Finding {
+func serverFindings(a verdict.APIServersAnswer, obscure []string) []Finding {
 	var list []Finding
 	add := func(kind, message string, names []string) {
 		if len(names) > 0 {
@@ -51,6 +53,7 @@ func serverFindings(a verdict.APIServersAnswer) []Finding {
 	add(FindingNoKubeletCA, "kube-apiserver has no --kubelet-certificate-authority, so that it verifies no kubelet today and the CN check cannot be turned on", a.Unverifying)
 	add(FindingAddressTypes, "kube-apiserver has other --kubelet-preferred-address-types, so that it may dial other addresses than were judged", a.Differing)
 	add(FindingCheckIsOn, "kube-apiserver checks the common name already", a.Checking)
+	add(FindingFlagsObscure, "kube-apiserver's flags cannot be told, so that they may be others than were judged by", obscure)
 	return list
 }
 

@@ -131,13 +131,11 @@ func NewReport(looked []Looked, opts Options) *Report {
 	var servers verdict.APIServersAnswer
 	if opts.APIServers != nil {
 		servers = verdict.JudgeAPIServers(*opts.APIServers, r.PreferredAddressTypes)
-		r.Findings = append(r.Findings, serverFindings(servers)...)
+		r.Findings = append(r.Findings, serverFindings(servers, opts.APIServers.Obscure)...)
 	}
 	r.Findings = append(r.Findings, findings(looked, opts.Policy.Bundle)...)
 	r.summarize(looked, opts)
-	if servers.Differs() { // Ready would be about other addresses
-		r.Readiness, r.Answer = r.Readiness.AtBest(verdict.ReadinessUnknown), r.Answer.AtBest(verdict.ReadinessUnknown)
-	}
+	r.Readiness, r.Answer = r.Readiness.AtBest(servers.AtBest(verdict.WhatBoth)), r.Answer.AtBest(servers.AtBest(opts.What))
 	for _, l := range looked {
 		r.Nodes = append(r.Nodes, newNode(l, opts.What))
 	}

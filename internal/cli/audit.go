@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
@@ -256,8 +257,8 @@ func (o *auditOptions) requests(ctx context.Context) (*kubelet.Requests, error) 
 	}
 }
 
-// servers reads kube-apiserver's flags where its Pods are visible; nil where
-// that is nobody's business, such as without the right to.
+// servers reads kube-apiserver's flags where its Pods are visible; nil where they
+// are not, such as without the right to.
 func (o *auditOptions) servers(ctx context.Context) *verdict.APIServers {
 	if o.fromFile {
 		return nil
@@ -268,6 +269,9 @@ func (o *auditOptions) servers(ctx context.Context) *verdict.APIServers {
 	}
 	seen, err := (&apiserver.Reader{Live: c}).Look(ctx)
 	if err != nil {
+		if ctx.Err() == nil && !apierrors.IsForbidden(err) {
+			_, _ = fmt.Fprintf(o.streams.Err, "findings about kube-apiserver's flags are left out: list pods: %s\n", verdict.Quote(err.Error()))
+		}
 		return nil
 	}
 	return &seen

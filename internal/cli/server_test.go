@@ -78,10 +78,13 @@ func pageOf(c *cluster, i int) corev1.NodeList {
 	return corev1.NodeList{TypeMeta: c.list.TypeMeta, Items: c.list.Items[i : i+1]}
 }
 
+func forbidden(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }
+
 func TestAuditOfACluster(t *testing.T) {
 	c := newCluster(t, "good", "bare-node-name")
 	s := serve(t, c.world, map[string]func(http.ResponseWriter, *http.Request){
 		"GET " + nodesPath: listInPages(pageOf(c, 0), pageOf(c, 1)), "GET " + csrsPath: listRequests("bare-node-name", "csr-1"),
+		"GET " + podsPath: forbidden,
 	})
 	args := []string{"audit", "--kubeconfig", kubeconfig(t, s.URL), "--allow-local-addresses", "--kubelet-preferred-address-types=InternalIP",
 		"--certificate-authority", c.ca}
@@ -105,17 +108,17 @@ func TestAuditOfACluster(t *testing.T) {
 	}
 }
 
-// What kube-apiserver does otherwise is a finding, and never Ready.
+// What kube-apiserver does otherwise is a finding, and Ready no more than that allows.
 func TestAuditReadsTheFlagsOfTheAPIServer(t *testing.T) {
 	c := newCluster(t, "good")
 	for flags, want := range map[string]struct {
-		code    int
-		finding string
+		code, today int
+		finding     string
 	}{
-		"--kubelet-certificate-authority=/ca.crt --kubelet-preferred-address-types=InternalIP":                                {cli.ExitReady, ""},
-		"--kubelet-preferred-address-types=InternalIP":                                                                        {cli.ExitReady, "KubeletsNotVerified"},
-		"--kubelet-certificate-authority=/ca.crt":                                                                             {cli.ExitUnknown, "AddressTypesDiffer"},
-		"--kubelet-certificate-authority=/a --kubelet-preferred-address-types=InternalIP --enable-kubelet-cert-cn-validation": {cli.ExitReady, "CheckIsOn"},
+		"--kubelet-certificate-authority=/ca.crt --kubelet-preferred-address-types=InternalIP":                                {cli.ExitReady, cli.ExitReady, ""},
+		"--kubelet-preferred-address-types=InternalIP":                                                                        {cli.ExitNotReady, cli.ExitReady, "KubeletsNotVerified"},
+		"--kubelet-certificate-authority=/ca.crt":                                                                             {cli.ExitUnknown, cli.ExitUnknown, "AddressTypesDiffer"},
+		"--kubelet-certificate-authority=/a --kubelet-preferred-address-types=InternalIP --enable-kubelet-cert-cn-validation": {cli.ExitReady, cli.ExitReady, "CheckIsOn"},
 	} {
 		s := serve(t, c.world, map[string]func(http.ResponseWriter, *http.Request){
 			"GET " + nodesPath: listInPages(pageOf(c, 0)), "GET " + csrsPath: listRequests("other", "csr-1"),
@@ -129,11 +132,43 @@ func TestAuditReadsTheFlagsOfTheAPIServer(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{pod}})
 			},
 		})
-		r := run(t, "audit", "--kubeconfig", kubeconfig(t, s.URL), "--allow-local-addresses", "--kubelet-preferred-address-types=InternalIP",
-			"--certificate-authority", c.ca, "--kubelet-certificate-authority", c.ca)
+		args := []string{
+			"audit", "--kubeconfig", kubeconfig(t, s.URL), "--allow-local-addresses", "--kubelet-preferred-address-types=InternalIP",
+			"--certificate-authority", c.ca, "--kubelet-certificate-authority", c.ca,
+		}
+		r := run(t, args...)
 		r.answers(t, want.code)
+		run(t, append(args, "--what", "tls")...).answers(t, want.today)
+		for code, problem := range map[int]string{cli.ExitReady: "", cli.ExitNotReady: "<failure", cli.ExitUnknown: "<error"} {
+			if junit := run(t, append(args, "-o", "junit")...); strings.Contains(junit.out, problem) != (code == want.code) && problem != "" {
+				t.Errorf("%s: exit code %d\n%s", flags, want.code, junit.out)
+			}
+		}
 		if _, finding, _ := strings.Cut(r.out, "Finding "); !strings.HasPrefix(finding, want.finding) || want.finding == "" && finding != "" {
 			t.Errorf("%s: want finding %q\n%s", flags, want.finding, r.out)
+		}
+	}
+}
+
+// Flags that cannot be read, or not be told, are said to be missing.
+func TestAuditSaysWhichFlagsItDoesNotKnow(t *testing.T) {
+	c := newCluster(t, "good")
+	for want, pods := range map[string]func(w http.ResponseWriter){
+		"findings about kube-apiserver's flags are left out": func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
+		"Finding FlagsNotUnderstood": func(w http.ResponseWriter) {
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-apiserver-a"}}
+			pod.Spec.Containers = []corev1.Container{{Command: []string{"sh", "-c", "exec kube-apiserver"}}}
+			_ = json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{pod}})
+		},
+	} {
+		s := serve(t, c.world, map[string]func(http.ResponseWriter, *http.Request){
+			"GET " + nodesPath: listInPages(pageOf(c, 0)), "GET " + csrsPath: listRequests("other", "csr-1"),
+			"GET " + podsPath: func(w http.ResponseWriter, _ *http.Request) { pods(w) },
+		})
+		r := run(t, "audit", "--kubeconfig", kubeconfig(t, s.URL), "--allow-local-addresses", "--kubelet-preferred-address-types=InternalIP",
+			"--certificate-authority", c.ca, "--kubelet-certificate-authority", c.ca)
+		if r.code != cli.ExitReady || !strings.Contains(r.out+r.stderr, want) {
+			t.Errorf("exit code %d, want %q in\n%s%s", r.code, want, r.out, r.stderr)
 		}
 	}
 }
@@ -161,7 +196,8 @@ func TestAuditWithoutTheRightToListRequests(t *testing.T) {
 	c := newCluster(t, "good", "bare-node-name")
 	s := serve(t, c.world, map[string]func(http.ResponseWriter, *http.Request){
 		"GET " + nodesPath: listInPages(pageOf(c, 0), pageOf(c, 1)),
-		"GET " + csrsPath:  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"GET " + csrsPath:  forbidden,
+		"GET " + podsPath:  forbidden, // of which nobody needs to hear: findings are a gift
 	})
 	r := run(t, "audit", "--kubeconfig", kubeconfig(t, s.URL), "--allow-local-addresses", "--kubelet-preferred-address-types=InternalIP",
 		"--certificate-authority", c.ca, "-o", "json")

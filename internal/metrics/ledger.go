@@ -20,7 +20,7 @@ type Ledger struct {
 	mu       sync.RWMutex
 	epoch    int64 // 0: not leading, or no audit
 	interval time.Duration
-	differs  bool
+	limit    verdict.Readiness
 	nodes    map[string]*entry
 }
 
@@ -98,11 +98,11 @@ func (l *Ledger) Begin(epoch int64, interval time.Duration) {
 	l.epoch, l.interval = epoch, interval
 }
 
-// Differ says whether some kube-apiserver dials other addresses than those judged.
-func (l *Ledger) Differ(differs bool) {
+// Limit says what kube-apiserver's own flags allow at best.
+func (l *Ledger) Limit(limit verdict.Readiness) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.differs = differs
+	l.limit = limit
 }
 
 // End says that nothing is judged any more.
@@ -183,7 +183,7 @@ func (l *Ledger) snapshot(now time.Time, most int) (snapshot, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	s := snapshot{interval: l.interval, nodes: map[statusReason]int{}}
-	s.Differs = l.differs
+	s.Limit = l.limit
 	failing, at := worst{most: most}, stampOf(now)
 	var newest stamp
 	l.each(func(name string, created stamp, e *entry) {

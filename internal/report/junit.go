@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
@@ -11,7 +12,8 @@ import (
 
 // The JUnit format as CI systems read it: one test case for each node. A node
 // that would be refused is a failure, one without evidence an error, both by
-// what decides the exit code.
+// what decides the exit code. Where that is not 0 because of something else, that
+// is a test case too.
 type (
 	testSuites struct {
 		XMLName xml.Name    `xml:"testsuites"`
@@ -80,9 +82,22 @@ func junit(w io.Writer, r *audit.Report) error {
 		}
 		suite.Cases = append(suite.Cases, c)
 	}
-	if len(r.Nodes) == 0 { // no evidence is no success
-		suite.Tests, suite.Errors = 1, 1
-		suite.Cases = []testCase{{Name: "nodes", Class: "kubelet", Time: "0.000", Error: &problem{Type: "NoNodes", Message: "there is no node"}}}
+	if suite.Failures+suite.Errors == 0 && r.Answer != verdict.Ready {
+		c := testCase{Name: "nodes", Class: "kubelet", Time: "0.000"}
+		p := &problem{Type: "NoNodes", Message: "there is no node"}
+		if len(r.Nodes) > 0 {
+			c.Name, c.Class = "flags", "kube-apiserver"
+			p = &problem{Type: "Flags", Message: aboutAPIServers(r)}
+		}
+		if r.Answer == verdict.NotReady {
+			c.Failure = p
+			suite.Failures++
+		} else {
+			c.Error = p
+			suite.Errors++
+		}
+		suite.Tests++
+		suite.Cases = append(suite.Cases, c)
 	}
 	suite.Time = fmt.Sprintf("%.3f", total)
 	if _, err := io.WriteString(w, xml.Header); err != nil {
@@ -95,4 +110,15 @@ func junit(w io.Writer, r *audit.Report) error {
 	}
 	_, err := io.WriteString(w, "\n")
 	return err
+}
+
+// aboutAPIServers are the findings that are about no node.
+func aboutAPIServers(r *audit.Report) string {
+	var messages []string
+	for _, f := range r.Findings {
+		if len(f.Nodes) == 0 {
+			messages = append(messages, f.Message)
+		}
+	}
+	return strings.Join(messages, "; ")
 }

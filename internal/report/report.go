@@ -98,7 +98,7 @@ func table(w io.Writer, r *audit.Report, wide bool) error {
 		lines = append(lines, finding(f))
 	}
 	if len(r.Nodes) > 0 {
-		if r.Readiness != verdict.Ready {
+		if r.Summary.Verified < r.Summary.Total {
 			lines = append(lines, "What to do, by reason: "+v1alpha1.Runbooks+"REASON.md")
 		}
 		lines = append(lines, "")

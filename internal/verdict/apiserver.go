@@ -44,13 +44,22 @@ type APIServersAnswer struct {
 	Unverifying, Differing, Checking []string
 }
 
-// Differs says that verdicts are about other addresses than those that some
-// kube-apiserver dials, so that they say nothing for sure about it.
-func (a APIServersAnswer) Differs() bool { return len(a.Differing) > 0 }
+// AtBest is the answer that they allow, however good the nodes are: NotReady where
+// one cannot check common names, since the check of KEP-4872 needs
+// --kubelet-certificate-authority (by the KEP's own validation of flags), but
+// would be right about everything else; Unknown where one dials other addresses
+// than those that verdicts are about.
+func (a APIServersAnswer) AtBest(what What) Readiness {
+	switch {
+	case len(a.Unverifying) > 0 && what != WhatTLS:
+		return NotReady
+	case len(a.Differing) > 0:
+		return ReadinessUnknown
+	}
+	return Ready
+}
 
 // JudgeAPIServers compares them with the address types that nodes are judged by.
-// The check of KEP-4872 needs --kubelet-certificate-authority, by the KEP's own
-// validation of flags.
 func JudgeAPIServers(a APIServers, preferredAddressTypes []string) APIServersAnswer {
 	var answer APIServersAnswer
 	var files []string
@@ -83,7 +92,7 @@ func JudgeAPIServers(a APIServers, preferredAddressTypes []string) APIServersAns
 		answer.Status, answer.Reason = True, v1alpha1.AuditReasonFlagSet
 		answer.Message = fmt.Sprintf("kubelets' certificates are verified by %s; its content cannot be read, so compare it with the trust bundle", someOf(files))
 	}
-	if answer.Differs() {
+	if len(answer.Differing) > 0 {
 		answer.Message += "; other --kubelet-preferred-address-types than those judged by: " + someOf(answer.Differing)
 	}
 	if len(answer.Checking) > 0 {

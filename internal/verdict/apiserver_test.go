@@ -18,26 +18,35 @@ func TestJudgeAPIServers(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers verdict.APIServers
 		want    string
-		differs bool
+		atBest  verdict.Readiness
 		words   []string
 	}{
-		"none is visible":  {verdict.APIServers{}, "Unknown NotVisible", false, []string{"managed"}},
-		"none may be read": {verdict.APIServers{NotAllowed: true}, "Unknown NotAllowed", false, nil},
-		"one is obscure":   {verdict.APIServers{Seen: []verdict.APIServer{good}, Obscure: []string{"odd"}}, "Unknown NotUnderstood", false, []string{"odd"}},
-		"all have it":      {seen(good, checking), "True FlagSet", false, []string{`"/pki/ca.crt"`, "the CN check is on: checking"}},
-		"one has it not":   {seen(good, bare), "False FlagMissing", false, []string{": bare"}},
+		"none is visible":  {verdict.APIServers{}, "Unknown NotVisible", verdict.Ready, []string{"managed"}},
+		"none may be read": {verdict.APIServers{NotAllowed: true}, "Unknown NotAllowed", verdict.Ready, nil},
+		"one is obscure":   {verdict.APIServers{Seen: []verdict.APIServer{good}, Obscure: []string{"odd"}}, "Unknown NotUnderstood", verdict.Ready, []string{"odd"}},
+		"all have it":      {seen(good, checking), "True FlagSet", verdict.Ready, []string{`"/pki/ca.crt"`, "the CN check is on: checking"}},
+		"one has it not":   {seen(good, bare), "False FlagMissing", verdict.NotReady, []string{": bare"}},
 		"one has it not, obscure": {
-			verdict.APIServers{Seen: []verdict.APIServer{bare}, Obscure: []string{"odd"}}, "False FlagMissing", false, nil,
+			verdict.APIServers{Seen: []verdict.APIServer{bare}, Obscure: []string{"odd"}}, "False FlagMissing", verdict.NotReady, nil,
 		},
-		"another order of addresses": {seen(good, other), "True FlagSet", true, []string{`other ("Hostname,InternalIP")`, `"/pki/other.crt"`}},
+		"another order of addresses":              {seen(good, other), "True FlagSet", verdict.ReadinessUnknown, []string{`other ("Hostname,InternalIP")`, `"/pki/other.crt"`}},
+		"one has it not, one has other addresses": {seen(bare, other), "False FlagMissing", verdict.NotReady, []string{": bare", `other ("Hostname,InternalIP")`}},
 		"hostile words": {
-			seen(verdict.APIServer{Name: "x", CertificateAuthority: "\x1b[2J" + strings.Repeat("y", 5000), PreferredAddressTypes: ours}), "True FlagSet", false, nil,
+			seen(verdict.APIServer{Name: "x", CertificateAuthority: "\x1b[2J" + strings.Repeat("y", 5000), PreferredAddressTypes: ours}), "True FlagSet", verdict.Ready, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := verdict.JudgeAPIServers(c.servers, ours)
-			if got := a.Status.String() + " " + a.Reason; got != c.want || a.Differs() != c.differs {
-				t.Errorf("%s, differs: %v; want %s, %v", got, a.Differs(), c.want, c.differs)
+			if got := a.Status.String() + " " + a.Reason; got != c.want || a.AtBest(verdict.WhatBoth) != c.atBest || a.AtBest(verdict.WhatCN) != c.atBest {
+				t.Errorf("%s, at best %s, %s; want %s, %s", got, a.AtBest(verdict.WhatBoth), a.AtBest(verdict.WhatCN), c.want, c.atBest)
+			}
+			// What happens today does not need the CA, but the addresses.
+			today := verdict.Ready
+			if len(a.Differing) > 0 {
+				today = verdict.ReadinessUnknown
+			}
+			if got := a.AtBest(verdict.WhatTLS); got != today {
+				t.Errorf("today at best %s, want %s", got, today)
 			}
 			for _, w := range c.words {
 				if !strings.Contains(a.Message, w) {

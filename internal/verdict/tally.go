@@ -117,19 +117,20 @@ type Summary struct {
 	OldestLook time.Time
 	// Overdue: a node was looked at too long ago for its verdict to hold.
 	Overdue bool
-	// Differs: some kube-apiserver dials other addresses than those judged.
-	Differs bool
+	// Limit is what kube-apiserver's own flags allow at best; "" is no limit.
+	Limit Readiness
 	// NewestNode is the latest creation time of a Node.
 	NewestNode time.Time
 }
 
-// Readiness of the nodes, which verdicts that are overdue, or about other
-// addresses than kube-apiserver's, make Unknown at best.
+// Readiness of the nodes within the limit, which verdicts that are overdue make
+// Unknown at best.
 func (s Summary) Readiness() Readiness {
-	if s.Overdue || s.Differs {
-		return s.Tally.Readiness().AtBest(ReadinessUnknown)
+	ready := s.Tally.Readiness().AtBest(s.Limit)
+	if s.Overdue {
+		return ready.AtBest(ReadinessUnknown)
 	}
-	return s.Tally.Readiness()
+	return ready
 }
 
 // Overdue says that a look is older than three intervals, so that it cannot

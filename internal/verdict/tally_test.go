@@ -122,21 +122,22 @@ func TestSettledHoldsThroughAFewMisses(t *testing.T) {
 	}
 }
 
-// What is known of kube-apiserver can take a Ready away, and nothing else.
-func TestReadyIsAboutTheAddressesThatKubeAPIServerDials(t *testing.T) {
+// What is known of kube-apiserver can make an answer worse, and never better.
+func TestReadyIsWithinWhatKubeAPIServerAllows(t *testing.T) {
+	verified, breaks, unknown := verdict.Tally{Verified: 2}, verdict.Tally{Verified: 1, BreaksWhenEnabled: 1}, verdict.Tally{Verified: 1, Unknown: 1}
 	for _, c := range []struct {
-		tally verdict.Tally
-		want  verdict.Readiness
+		limit                     verdict.Readiness
+		verified, breaks, unknown verdict.Readiness
 	}{
-		{verdict.Tally{Verified: 2}, verdict.ReadinessUnknown},
-		{verdict.Tally{Verified: 1, BreaksWhenEnabled: 1}, verdict.NotReady},
-		{verdict.Tally{Verified: 1, Unknown: 1}, verdict.ReadinessUnknown},
+		{"", verdict.Ready, verdict.NotReady, verdict.ReadinessUnknown},
+		{verdict.Ready, verdict.Ready, verdict.NotReady, verdict.ReadinessUnknown},
+		{verdict.ReadinessUnknown, verdict.ReadinessUnknown, verdict.NotReady, verdict.ReadinessUnknown},
+		{verdict.NotReady, verdict.NotReady, verdict.NotReady, verdict.NotReady},
 	} {
-		if got := (verdict.Summary{Tally: c.tally, Differs: true}).Readiness(); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.tally, got, c.want)
+		for tally, want := range map[verdict.Tally]verdict.Readiness{verified: c.verified, breaks: c.breaks, unknown: c.unknown} {
+			if got := (verdict.Summary{Tally: tally, Limit: c.limit}).Readiness(); got != want {
+				t.Errorf("%+v, at best %q: %s, want %s", tally, c.limit, got, want)
+			}
 		}
-	}
-	if got := (verdict.Summary{Tally: verdict.Tally{Verified: 2}}).Readiness(); got != verdict.Ready {
-		t.Errorf("the same addresses: %s", got)
 	}
 }

@@ -315,7 +315,8 @@ func TestConditionReasonsAreThoseOfTheAPI(t *testing.T) {
 			listed = append(listed, unquoted(row[2]))
 		}
 	}
-	sameSet(t, "reasons of the audit's conditions", listed, []string{
+	slices.Sort(listed)
+	sameSet(t, "reasons of the audit's conditions", slices.Compact(listed), []string{
 		v1alpha1.AuditReasonAllNodesVerified, v1alpha1.AuditReasonNodesWouldBreak, v1alpha1.AuditReasonNodesRejectedToday,
 		v1alpha1.AuditReasonNodesUnknown, v1alpha1.AuditReasonNodesExcluded, v1alpha1.AuditReasonNoNodes,
 		v1alpha1.AuditReasonSweepOverdue, v1alpha1.AuditReasonLoaded, v1alpha1.AuditReasonSomeUnreadable,
