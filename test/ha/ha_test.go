@@ -18,10 +18,15 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -81,9 +86,10 @@ type world struct {
 	want    map[string]string   // node -> "status reason"
 	history map[string][]string // node -> what its condition was, one after the other
 	ips     map[string]netip.Addr
+	ready   []string // what ReadyToEnforce was, one after the other
 }
 
-func newWorld(ctx context.Context, t *testing.T) *world {
+func newWorld(ctx context.Context, t *testing.T, defects []certs.Defect) *world {
 	t.Helper()
 	plane, err := controlplane.Start(ctx, controlplane.Options{Audit: true})
 	must(t, err)
@@ -102,7 +108,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 	w.kubectl(ctx, t, "", "apply", "--server-side", "-k", "../../config/default")
 	w.kubectl(ctx, t, "", "wait", "--for=condition=Established", "crd/kubeletcertaudits.kubeletcert.dev")
 	w.kubectl(ctx, t, "", "create", "configmap", "kubelet-ca", "--namespace", namespace, "--from-file", "ca.crt="+ca)
-	for _, m := range fleet.Populate(f, w.certs, certs.Defects(), nodes) {
+	for _, m := range fleet.Populate(f, w.certs, defects, nodes) {
 		w.create(ctx, t, m)
 	}
 	w.watch(t)
@@ -125,15 +131,20 @@ func (w *world) create(ctx context.Context, t *testing.T, m fleet.Member) {
 // turn gives a node that was good the bare node name, or back.
 func (w *world) turn(t *testing.T, name, defect string) {
 	t.Helper()
-	i := slices.IndexFunc(certs.Defects(), func(d certs.Defect) bool { return d.Name == defect })
-	if i < 0 {
-		t.Fatalf("there is no defect %s", defect)
-	}
-	d := certs.Defects()[i]
+	d := defectOf(t, defect)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fleet.Set(w.ips[name], fleet.BehaviourOf(w.certs, d, certs.Identity{NodeName: name, IP: w.ips[name]}))
 	w.want[name] = d.Status + " " + string(d.Reason)
+}
+
+func defectOf(t *testing.T, name string) certs.Defect {
+	t.Helper()
+	i := slices.IndexFunc(certs.Defects(), func(d certs.Defect) bool { return d.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no defect %s", name)
+	}
+	return certs.Defects()[i]
 }
 
 func (w *world) kubectl(ctx context.Context, t *testing.T, stdin string, args ...string) string {
@@ -148,42 +159,79 @@ func (w *world) watch(t *testing.T) {
 	t.Helper()
 	klog.SetLogger(logr.Discard()) // a watch that breaks is what this is about
 	ctrl.SetLogger(logr.Discard())
-	see := func(object any) error {
-		node, ok := object.(*corev1.Node)
-		if !ok {
-			return fmt.Errorf("%T is no Node", object)
-		}
-		for _, c := range node.Status.Conditions {
-			if c.Type != v1alpha1.ConditionServingCertificateValid {
-				continue
-			}
-			now := string(c.Status) + " " + c.Reason
-			w.mu.Lock()
-			if h := w.history[node.Name]; len(h) == 0 || h[len(h)-1] != now {
-				w.history[node.Name] = append(h, now)
-			}
-			w.mu.Unlock()
-		}
-		return nil
-	}
-	store := &cache.FakeCustomStore{AddFunc: see, UpdateFunc: see, ReplaceFunc: func(list []any, _ string) error {
-		for _, object := range list {
-			if err := see(object); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
-	// An informer would wait up to a minute before it asks an API server again that
-	// was away for one, and what it has not heard by then looks like a wrong condition.
-	reflector := cache.NewReflectorWithOptions(
-		cache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "nodes", "", fields.Everything()), &corev1.Node{}, store,
-		cache.ReflectorOptions{Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Cap: time.Second, Steps: 10, Factor: 2}},
-	)
+	resource, err := dynamic.NewForConfig(w.plane.Config())
+	must(t, err)
+	audits := resource.Resource(v1alpha1.GroupVersion.WithResource("kubeletcertaudits"))
 	stop := make(chan struct{})
 	var running sync.WaitGroup
-	running.Go(func() { reflector.Run(stop) })
+	for _, watched := range []struct {
+		from cache.ListerWatcher
+		kind any
+		see  func(any)
+	}{
+		{cache.NewListWatchFromClient(w.client.CoreV1().RESTClient(), "nodes", "", fields.Everything()), &corev1.Node{}, w.seeNode},
+		{&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return audits.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+				return audits.Watch(ctx, o)
+			},
+		}, &unstructured.Unstructured{}, w.seeAudit},
+	} {
+		see := func(object any) error { watched.see(object); return nil }
+		store := &cache.FakeCustomStore{AddFunc: see, UpdateFunc: see, ReplaceFunc: func(list []any, _ string) error {
+			for _, object := range list {
+				watched.see(object)
+			}
+			return nil
+		}}
+		// An informer would wait up to a minute before it asks an API server again that
+		// was away for one, and what it has not heard by then looks like a wrong condition.
+		reflector := cache.NewReflectorWithOptions(watched.from, watched.kind, store, cache.ReflectorOptions{
+			Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Cap: time.Second, Steps: 10, Factor: 2},
+		})
+		running.Go(func() { reflector.Run(stop) })
+	}
 	t.Cleanup(func() { close(stop); running.Wait() })
+}
+
+func (w *world) seeNode(object any) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == v1alpha1.ConditionServingCertificateValid {
+			w.mu.Lock()
+			w.history[node.Name] = appendChange(w.history[node.Name], string(c.Status)+" "+c.Reason)
+			w.mu.Unlock()
+		}
+	}
+}
+
+func (w *world) seeAudit(object any) {
+	var audit v1alpha1.KubeletCertAudit
+	if u, ok := object.(*unstructured.Unstructured); !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &audit) != nil {
+		return
+	}
+	if c := meta.FindStatusCondition(audit.Status.Conditions, v1alpha1.AuditReadyToEnforce); c != nil {
+		w.mu.Lock()
+		w.ready = appendChange(w.ready, string(c.Status)+" "+c.Reason)
+		w.mu.Unlock()
+	}
+}
+
+func appendChange(history []string, now string) []string {
+	if len(history) == 0 || history[len(history)-1] != now {
+		return append(history, now)
+	}
+	return history
+}
+
+// answers are what ReadyToEnforce was so far.
+func (w *world) answers() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.ready)
 }
 
 // wrong lists the nodes whose condition is not what their kubelet makes it.
@@ -265,12 +313,13 @@ func (w *world) eventProblems(ctx context.Context, changes map[string]int) []str
 	return problems
 }
 
-// never fails the test if ReadyToEnforce is True, which it must not be here.
-func (w *world) never(ctx context.Context, t *testing.T) {
+// never fails the test if ReadyToEnforce has ever been True, which it must not
+// where nodes fail.
+func (w *world) never(t *testing.T) {
 	t.Helper()
-	out := w.kubectl(ctx, t, "", "get", "kubeletcertaudit", v1alpha1.AuditName, "-o", `jsonpath={.status.conditions[?(@.type=="ReadyToEnforce")].status}`)
-	if out != "False" {
-		t.Errorf("ReadyToEnforce is %q while nodes fail", out)
+	answers := w.answers()
+	if len(answers) == 0 || slices.ContainsFunc(answers, func(a string) bool { return strings.HasPrefix(a, "True") }) {
+		t.Errorf("ReadyToEnforce was %q while nodes fail", answers)
 	}
 }
 
@@ -316,7 +365,7 @@ func (w *world) pair(ctx context.Context, t *testing.T) []*replica {
 		kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
 		must(t, w.plane.WriteKubeconfig(kubeconfig, cfg))
 		r.args = []string{
-			"manager", "--kubeconfig", kubeconfig, "--namespace", namespace, "--allow-local-addresses",
+			"manager", "--kubeconfig", kubeconfig, "--zap-log-level", "4", "--namespace", namespace, "--allow-local-addresses",
 			"--health-probe-bind-address", "0", "--webhook-bind-address", "0", "--metrics-bind-address", r.metrics,
 		}
 		running.Go(func() {
@@ -370,7 +419,8 @@ func leader(ctx context.Context, t *testing.T, replicas []*replica, limit time.D
 // Series that are about nodes, or could be read as "all is well".
 var leadersOwn = []string{
 	"nodes", "check_failures", "failing_node_info", "ready_to_enforce", "oldest_verdict_age_seconds", "certificates_late_in_lifetime",
-	"earliest_certificate_expiry_timestamp_seconds", "trust_bundle_loaded", "trust_bundle_certificates", "interval_seconds",
+	"earliest_certificate_expiry_timestamp_seconds", "trust_bundle_loaded", "trust_bundle_certificates",
+	"trust_bundle_expiry_timestamp_seconds", "interval_seconds",
 }
 
 // silent wants a replica that does not lead to say nothing of nodes.
@@ -392,7 +442,7 @@ func silent(ctx context.Context, t *testing.T, r *replica) {
 func TestTwoReplicas(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	w := newWorld(ctx, t)
+	w := newWorld(ctx, t, certs.Defects())
 	replicas := w.pair(ctx, t)
 	first, other := leader(ctx, t, replicas, time.Minute)
 	w.settled(ctx, t, nil)
@@ -407,29 +457,30 @@ func TestTwoReplicas(t *testing.T) {
 		before := w.transitions()
 		sweeping(ctx, t, first)
 		killed := time.Now()
-		must(t, first.signal(syscall.SIGKILL))
+		must(t, first.down())
 		w.turn(t, "good", "bare-node-name")
-		// Either: the killed one is back within the lease's time.
-		first, other = leader(ctx, t, replicas, takeOver+slack)
-		t.Logf("%s took over after %s", first.name, time.Since(killed).Round(100*time.Millisecond))
+		eventually(ctx, t, "the other one leads", takeOver+slack, other.leads, nil)
+		t.Logf("the other one took over after %s", time.Since(killed).Round(100*time.Millisecond))
+		first.up()
+		first, other = other, first
 		eventually(ctx, t, "what changed meanwhile is seen", takeOver+slack, func(context.Context) bool { return w.conditionOf("good") == "False CommonNameMismatch" }, nil)
 		t.Logf("what changed meanwhile was seen after %s", time.Since(killed).Round(100*time.Millisecond))
 		w.settled(ctx, t, before, "good")
-		w.never(ctx, t)
+		w.never(t)
 	})
-	step("the API server is away for a minute", func(t *testing.T) {
+	step("the API server is away for two minutes", func(t *testing.T) {
 		before := w.transitions()
 		must(t, w.plane.KillAPIServer())
 		away := time.Now()
 		w.turn(t, "good", "good")
 		t.Logf("the leader ended itself after %s", endedAfter(ctx, t, first, away, time.Minute))
-		eventually(ctx, t, "a minute is over", 2*time.Minute, func(context.Context) bool { return time.Since(away) > time.Minute }, nil)
+		eventually(ctx, t, "two minutes are over", 3*time.Minute, func(context.Context) bool { return time.Since(away) > 2*time.Minute }, nil)
 		must(t, w.plane.StartAPIServer(ctx))
 		back := time.Now()
 		first, other = leader(ctx, t, replicas, takeOver+time.Minute)
 		t.Logf("%s leads %s after the API server is back", first.name, time.Since(back).Round(100*time.Millisecond))
 		w.settled(ctx, t, before, "good")
-		w.never(ctx, t)
+		w.never(t)
 	})
 	step("etcd does not answer for six seconds", func(t *testing.T) {
 		before := w.transitions()
@@ -443,21 +494,30 @@ func TestTwoReplicas(t *testing.T) {
 		if _, again := first.exited(); again != starts || !first.leads(ctx) {
 			t.Errorf("%s gave up after six seconds: started %d times, before %d", first.name, again, starts)
 		}
-		w.never(ctx, t)
+		w.never(t)
 	})
 	step("the follower's watches expire", func(t *testing.T) {
-		before, lists := w.transitions(), w.listed(t)
-		starts := started(replicas)
+		before := w.transitions()
+		back(ctx, t, other)
+		expired, err := other.expired()
+		must(t, err)
+		_, starts := other.exited()
 		must(t, other.signal(syscall.SIGSTOP))
+		other.link.cut() // what happens now must not wait for it in a buffer
 		name := w.replace(ctx, t)
 		// An API server that starts knows nothing of before, so that watches from
 		// there are answered with the error 410 Expired, and Nodes are listed anew.
 		must(t, w.plane.KillAPIServer())
 		must(t, w.plane.StartAPIServer(ctx))
+		other.link.reset()
+		other.link.mend()
 		must(t, other.signal(syscall.SIGCONT))
-		eventually(ctx, t, "the Nodes are listed anew", time.Minute, func(context.Context) bool { return w.listed(t) > lists }, func() []string { return w.lists(t)[lists:] })
-		if again := started(replicas); again != starts {
-			t.Errorf("%d starts, before %d: whoever starts lists Nodes too", again, starts)
+		eventually(ctx, t, "its watch of Nodes expires", time.Minute, func(context.Context) bool {
+			now, err := other.expired()
+			return err == nil && now > expired
+		}, nil)
+		if _, again := other.exited(); again != starts {
+			t.Errorf("started %d times, before %d: whoever starts lists Nodes anyway", again, starts)
 		}
 		first, other = leader(ctx, t, replicas, takeOver+time.Minute)
 		// The one that missed it all is to lead: the other one stays down meanwhile.
@@ -471,7 +531,7 @@ func TestTwoReplicas(t *testing.T) {
 		eventually(ctx, t, "the counts are those of the nodes that are there", time.Minute, func(ctx context.Context) bool {
 			return w.total(ctx) == fmt.Sprint(nodes)
 		}, func() []string { return []string{w.total(ctx)} })
-		w.never(ctx, t)
+		w.never(t)
 	})
 	step("the leader is cut off from the API server, not from the kubelets", func(t *testing.T) {
 		before := w.transitions()
@@ -490,7 +550,7 @@ func TestTwoReplicas(t *testing.T) {
 		back(ctx, t, first)
 		silent(ctx, t, first)
 		w.settled(ctx, t, before, "good")
-		w.never(ctx, t)
+		w.never(t)
 	})
 }
 
@@ -514,16 +574,6 @@ func endedAfter(ctx context.Context, t *testing.T, r *replica, since time.Time, 
 	return exit.Sub(since).Round(100 * time.Millisecond)
 }
 
-// started counts the starts of all.
-func started(replicas []*replica) int {
-	n := 0
-	for _, r := range replicas {
-		_, starts := r.exited()
-		n += starts
-	}
-	return n
-}
-
 // sweeping waits until a replica has probed some nodes more, but not all.
 func sweeping(ctx context.Context, t *testing.T, r *replica) {
 	t.Helper()
@@ -544,8 +594,7 @@ func (w *world) replace(ctx context.Context, t *testing.T) string {
 	must(t, w.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}))
 	w.turn(t, name, "good")
 	again := fleet.Node(name, w.ips[name], w.fleet.PortOf(w.ips[name]))
-	i := slices.IndexFunc(certs.Defects(), func(d certs.Defect) bool { return d.Name == "good" })
-	w.create(ctx, t, fleet.Member{Node: again, Defect: certs.Defects()[i], IP: w.ips[name]})
+	w.create(ctx, t, fleet.Member{Node: again, Defect: defectOf(t, "good"), IP: w.ips[name]})
 	// Nodes that the follower hears of late.
 	for other := range w.transitions() {
 		_, err := w.client.CoreV1().Nodes().Patch(ctx, other, types.MergePatchType, []byte(`{"metadata":{"labels":{"late":"yes"}}}`), metav1.PatchOptions{})
@@ -555,28 +604,6 @@ func (w *world) replace(ctx context.Context, t *testing.T) string {
 		t.Fatal(node.Name)
 	}
 	return name
-}
-
-// listed counts how often the managers have asked for all Nodes, as after a start
-// or once a watch has expired.
-func (w *world) listed(t *testing.T) int {
-	t.Helper()
-	return len(w.lists(t))
-}
-
-func (w *world) lists(t *testing.T) []string {
-	t.Helper()
-	events, err := w.plane.AuditEvents()
-	must(t, err)
-	var lists []string
-	for _, e := range events {
-		ours := e.User == "system:serviceaccount:"+namespace+":"+account && e.Resource == "nodes" && e.Name == ""
-		streamed := e.Verb == "watch" && e.Stage == "ResponseStarted" && strings.Contains(e.RequestURI, "sendInitialEvents=true")
-		if ours && (streamed || e.Verb == "list" && e.Stage == "ResponseComplete") {
-			lists = append(lists, e.Time.Format(time.TimeOnly)+" "+e.RequestURI)
-		}
-	}
-	return lists
 }
 
 func (w *world) total(ctx context.Context) string {
@@ -596,44 +623,105 @@ type skewed struct {
 func (c skewed) Now() time.Time                  { return time.Now().Add(c.by) }
 func (c skewed) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// A clock that is five minutes off costs nobody a verdict, whichever way, and
-// whether it is the clock of who leads or of who comes after.
+// A clock that is five minutes off in one of two managers costs nobody a verdict,
+// whichever way, and whether it is the clock of who leads or of who comes after.
 func TestClocksDiffer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	w := newWorld(ctx, t)
-	before := map[string]int(nil)
+	w := newWorld(ctx, t, certs.Defects())
+	var leads *manager
+	var before map[string]int
 	for _, by := range []time.Duration{0, 5 * time.Minute, 0, -5 * time.Minute, 0} {
-		w.led(ctx, t, by, func() {
-			w.settled(ctx, t, before)
-			w.never(ctx, t)
-		})
+		next := w.manager(ctx, t, by)
+		if leads != nil {
+			more := leads.probed() + nodes
+			eventually(ctx, t, "both run for a sweep", time.Minute, func(context.Context) bool { return leads.probed() >= more }, nil)
+			if n := next.probed(); n != 0 {
+				t.Errorf("%d probes by who does not lead", n)
+			}
+			leads.end(t)
+		}
+		leads = next
+		eventually(ctx, t, "it leads, and has probed every node twice", 2*time.Minute, func(context.Context) bool { return leads.probed() >= 2*nodes }, nil)
+		w.settled(ctx, t, before)
+		w.never(t)
 		before = w.transitions()
 	}
+	leads.end(t)
 }
 
-// led runs a manager of this process until f returns.
-func (w *world) led(ctx context.Context, t *testing.T, by time.Duration, f func()) {
+// Where every node is verified, that stands while who says so is killed, and
+// another one has looked at them.
+func TestReadyStandsWhileAnotherTakesOver(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	w := newWorld(ctx, t, []certs.Defect{defectOf(t, "good")})
+	replicas := w.pair(ctx, t)
+	first, other := leader(ctx, t, replicas, time.Minute)
+	ready := func(context.Context) bool {
+		answers := w.answers()
+		return len(answers) > 0 && answers[len(answers)-1] == "True AllNodesVerified"
+	}
+	eventually(ctx, t, "all is well", time.Minute, ready, w.answers)
+	w.settled(ctx, t, nil)
+	before, answers := w.transitions(), w.answers()
+	sweeping(ctx, t, first)
+	killed := time.Now()
+	must(t, first.down())
+	// Nothing may say so while nobody leads, but what was written.
+	silent(ctx, t, other)
+	eventually(ctx, t, "the other one leads", takeOver+slack, other.leads, nil)
+	t.Logf("the other one took over after %s", time.Since(killed).Round(100*time.Millisecond))
+	eventually(ctx, t, "it has looked at every node", time.Minute, func(ctx context.Context) bool { return w.swept(ctx).After(killed.Add(takeOver)) }, nil)
+	w.settled(ctx, t, before)
+	if now := w.answers(); !slices.Equal(now, answers) {
+		t.Errorf("ReadyToEnforce was %q, and now %q", answers, now)
+	}
+	first.up()
+}
+
+// swept is when every node had been looked at.
+func (w *world) swept(ctx context.Context) time.Time {
+	out, err := w.plane.Kubectl(ctx, nil, "get", "kubeletcertaudit", v1alpha1.AuditName, "-o", "jsonpath={.status.lastSweepTime}")
+	if err != nil {
+		return time.Time{}
+	}
+	at, _ := time.Parse(time.RFC3339, out)
+	return at
+}
+
+// manager is one in this process.
+type manager struct {
+	registry *prometheus.Registry
+	cancel   context.CancelFunc
+	done     chan error
+}
+
+func (w *world) manager(ctx context.Context, t *testing.T, by time.Duration) *manager {
 	t.Helper()
 	cfg, err := w.plane.ServiceAccountConfig(ctx, namespace, account)
 	must(t, err)
 	o := cli.NewManagerOptions()
 	o.Namespace, o.AllowLocalAddresses, o.MetricsBindAddress, o.HealthProbeBindAddress = namespace, true, "0", "0"
 	o.Webhook.BindAddress = "0"
-	registry := prometheus.NewRegistry()
-	o.Registerer, o.Clock = registry, skewed{by: by}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- cli.RunManager(ctx, cfg, o, logr.Discard()) }()
-	eventually(ctx, t, "it leads, and has probed every node twice", 2*time.Minute, func(context.Context) bool { return probed(registry) >= 2*nodes }, nil)
-	f()
-	cancel()
-	must(t, <-done)
+	m := &manager{registry: prometheus.NewRegistry(), done: make(chan error, 1)}
+	o.Registerer, o.Clock = m.registry, skewed{by: by}
+	ctx, m.cancel = context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { m.done <- cli.RunManager(ctx, cfg, o, logr.Discard()) })
+	t.Cleanup(func() { m.cancel(); running.Wait() })
+	return m
+}
+
+func (m *manager) end(t *testing.T) {
+	t.Helper()
+	m.cancel()
+	must(t, <-m.done)
 }
 
 // probed is the number of probes so far.
-func probed(registry *prometheus.Registry) int {
-	families, err := registry.Gather()
+func (m *manager) probed() int {
+	families, err := m.registry.Gather()
 	if err != nil {
 		return 0
 	}
@@ -642,8 +730,8 @@ func probed(registry *prometheus.Registry) int {
 		if family.GetName() != "kubelet_cert_auditor_probes_total" {
 			continue
 		}
-		for _, m := range family.GetMetric() {
-			n += m.GetCounter().GetValue()
+		for _, metric := range family.GetMetric() {
+			n += metric.GetCounter().GetValue()
 		}
 	}
 	return int(n)

@@ -50,6 +50,15 @@ func (l *link) mend() {
 	}
 }
 
+// reset ends every connection, and drops what was under way.
+func (l *link) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		_ = c.Close()
+	}
+}
+
 // whole waits until nothing is cut.
 func (l *link) whole() {
 	l.mu.Lock()
@@ -128,10 +137,8 @@ func (l *link) close() error {
 	l.mend()
 	l.mu.Lock()
 	l.ended = true
-	for c := range l.open {
-		_ = c.Close()
-	}
 	l.mu.Unlock()
+	l.reset()
 	l.running.Wait()
 	return err
 }

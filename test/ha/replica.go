@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,6 +33,7 @@ type replica struct {
 	process  *os.Process
 	starts   int
 	lastExit time.Time
+	held     chan struct{} // not started again before this is closed; nil is closed
 }
 
 const restartPause = time.Second
@@ -61,10 +63,17 @@ func (r *replica) supervise(ctx context.Context) error {
 		_ = cmd.Wait() // how it ends is what the test makes it
 		r.mu.Lock()
 		r.process, r.lastExit = nil, time.Now()
+		held := r.held
 		r.mu.Unlock()
 		select {
 		case <-ctx.Done():
 		case <-time.After(restartPause):
+		}
+		if held != nil {
+			select {
+			case <-ctx.Done():
+			case <-held:
+			}
 		}
 	}
 	return nil
@@ -78,6 +87,30 @@ func (r *replica) signal(s syscall.Signal) error {
 	}
 	return r.process.Signal(s)
 }
+
+// down kills it, and keeps it from being started again until up.
+func (r *replica) down() error {
+	r.mu.Lock()
+	r.held = make(chan struct{})
+	r.mu.Unlock()
+	return r.signal(syscall.SIGKILL)
+}
+
+func (r *replica) up() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.held)
+	r.held = nil
+}
+
+// expired counts the watches of Nodes that the API server has ended with the
+// error 410 Expired, as client-go logs them.
+func (r *replica) expired() (int, error) {
+	log, err := os.ReadFile(r.logPath)
+	return len(expiredWatch.FindAll(log, -1)), err
+}
+
+var expiredWatch = regexp.MustCompile(`(?m)^.*"Watch closed".*"\*v1\.Node".*"too old resource version.*$`)
 
 // exited is when it ended last, and how often it was started.
 func (r *replica) exited() (time.Time, int) {
