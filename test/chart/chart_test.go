@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/test/controlplane"
@@ -39,15 +40,16 @@ const (
 
 // matrix has values that people set, each with what it is for.
 var matrix = map[string][]string{
-	"defaults":            nil,
-	"no audit":            {"audit.create=false"},
-	"an audit of kubeadm": {"audit.spec.preferredAddressTypes={InternalIP,ExternalIP,Hostname}", "audit.spec.trustBundle.configMap.name=kubelet-ca"},
-	"without a webhook":   {"webhook.enabled=false"},
-	"cert-manager":        {"webhook.certManager=true"},
-	"host network":        {"hostNetwork=true"},
-	"Prometheus":          {"prometheus.enabled=true"},
-	"Grafana":             {"grafana.enabled=true"},
-	"all of it":           {"prometheus.enabled=true", "grafana.enabled=true", "webhook.certManager=true", "hostNetwork=true"},
+	"defaults":               nil,
+	"no audit":               {"audit.create=false"},
+	"an audit of kubeadm":    {"audit.spec.preferredAddressTypes={InternalIP,ExternalIP,Hostname}", "audit.spec.trustBundle.configMap.name=kubelet-ca"},
+	"without a webhook":      {"webhook.enabled=false"},
+	"cert-manager":           {"webhook.certManager=true"},
+	"host network":           {"hostNetwork=true"},
+	"Prometheus":             {"prometheus.enabled=true", "prometheus.labels.release=stack"},
+	"kube-apiserver's flags": {"apiserverFlags.enabled=true"},
+	"Grafana":                {"grafana.enabled=true"},
+	"all of it":              {"prometheus.enabled=true", "grafana.enabled=true", "webhook.certManager=true", "hostNetwork=true"},
 	"a file as bundle": {
 		"audit.spec.trustBundle.file=/etc/kubelet-ca/ca.crt", "extraVolumes[0].name=ca", "extraVolumes[0].configMap.name=kubelet-ca",
 		"extraVolumeMounts[0].name=ca", "extraVolumeMounts[0].mountPath=/etc/kubelet-ca",
@@ -230,6 +232,28 @@ func TestNamespaceIsTheReleases(t *testing.T) {
 	}
 }
 
+// What a Prometheus selects by is on both, and what they have otherwise stays.
+func TestMonitorsHaveTheLabelsGiven(t *testing.T) {
+	text := tool(t, "helm", "template", name, chart, "--set", "prometheus.enabled=true,prometheus.labels.release=stack")
+	labelled := 0
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var o metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			t.Fatal(err)
+		}
+		monitor := strings.HasPrefix(o.APIVersion, "monitoring.coreos.com/")
+		if has := o.Labels["release"] == "stack"; has != monitor || monitor && o.Labels["app.kubernetes.io/name"] != name {
+			t.Errorf("%s %s: labels %v", o.Kind, o.Name, o.Labels)
+		}
+		if monitor {
+			labelled++
+		}
+	}
+	if labelled != 2 {
+		t.Errorf("%d objects of monitoring.coreos.com", labelled)
+	}
+}
+
 func TestBadValuesAreRefusedByName(t *testing.T) {
 	helm, err := filepath.Abs(filepath.Join(root, "bin", "helm"))
 	if err != nil {
@@ -244,6 +268,7 @@ func TestBadValuesAreRefusedByName(t *testing.T) {
 		"image.digest=abc":          "/image/digest",
 		"goMemLimit=450":            "/goMemLimit",
 		"extraArgs={kube-api-qps}":  "/extraArgs/0",
+		"prometheus.labels=stack":   "/prometheus/labels",
 	} {
 		_, err := run(t.Context(), root, helm, "template", name, chart, "--set", value)
 		if err == nil || !strings.Contains(err.Error(), want) {
