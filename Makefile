@@ -169,8 +169,12 @@ demo-once: ## The same, checking each answer, and exit.
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 
 .PHONY: release
-release: bin/helm bin/kustomize bin/cyclonedx-gomod ## Write dist/release: binaries, chart, manifests, bill of materials, checksums, of VERSION.
+release: bin/helm bin/kustomize bin/cyclonedx-gomod ## Write dist/release: binaries, chart, manifests, bills of materials, checksums, of VERSION.
 	hack/release.sh '$(VERSION)' '$(PLATFORMS)'
+
+.PHONY: release-test
+release-test: bin/helm bin/kustomize bin/cyclonedx-gomod ## Make a release of HEAD twice, and compare the bytes.
+	hack/release-test.sh '$(PLATFORMS)'
 
 ##@ Prepare
 

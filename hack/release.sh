@@ -9,6 +9,17 @@ if [[ ! $version =~ ^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Z
 	echo "error: VERSION=\"$version\": must be a semantic version such as v1.2.3" >&2
 	exit 3
 fi
+if ! command -v jq >/dev/null; then
+	echo "error: jq is not installed" >&2
+	exit 3
+fi
+if [[ -n $(git status --porcelain) ]]; then
+	echo "error: there are changes that are not committed: a release is of a commit" >&2
+	exit 3
+fi
+# What else would differ from one machine to the next.
+export CGO_ENABLED=0 GOFLAGS='' GOEXPERIMENT='' GOWORK=off GOAMD64=v1 GOARM64=v8.0 LC_ALL=C
+umask 022
 name=kubelet-cert-auditor
 module=github.com/kubelet-cert-auditor/kubelet-cert-auditor
 image=${IMAGE:-ghcr.io/kubelet-cert-auditor/kubelet-cert-auditor}
@@ -34,11 +45,16 @@ for platform in $platforms; do
 	echo "building $os/$arch"
 	rm -rf "$work/in"
 	mkdir "$work/in"
-	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=false \
+	GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=false \
 		-ldflags "-s -w -buildid= -X $module/internal/cli.version=$version" -o "$work/in/$name$suffix" .
 	# As a plugin it has another name, which krew gives it.
 	cp LICENSE "$work/in/"
 	pack "$out/${name}_${version}_${os}_${arch}.tar.gz" "$name$suffix" LICENSE
+	# A serial number and a time would differ from run to run.
+	GOOS=$os GOARCH=$arch bin/cyclonedx-gomod app -json -licenses -noserial -packages -main . -output "$work/sbom.json" . 2>"$work/sbom.log" ||
+		{ cat "$work/sbom.log" >&2; exit 1; }
+	jq --arg v "$version" 'del(.metadata.timestamp) | .metadata.component.version = $v | del(.metadata.component.purl, .metadata.component."bom-ref")
+		| .metadata.component."bom-ref" = "kubelet-cert-auditor@" + $v' "$work/sbom.json" >"$out/${name}_${version}_${os}_${arch}.cdx.json"
 done
 
 # The manifests name the image of this release.
@@ -53,11 +69,6 @@ sed -i "s/^version: .*/version: ${version#v}/; s/^appVersion: .*/appVersion: $ve
 sed -i "s#^  repository: .*#  repository: $image#" "$work/in/$name/values.yaml"
 bin/helm lint --strict --quiet "$work/in/$name"
 pack "$out/$name-${version#v}.tgz" "$name"
-
-# A serial number and a time would differ from run to run.
-bin/cyclonedx-gomod app -json -licenses -noserial -packages -main . -output "$work/sbom.json" . 2>"$work/sbom.log" || { cat "$work/sbom.log" >&2; exit 1; }
-jq --arg v "$version" 'del(.metadata.timestamp) | .metadata.component.version = $v | del(.metadata.component.purl, .metadata.component."bom-ref")
-	| .metadata.component."bom-ref" = "kubelet-cert-auditor@" + $v' "$work/sbom.json" >"$out/sbom.cdx.json"
 
 hash_of() { sha256sum "$1" | cut -d' ' -f1; }
 {
