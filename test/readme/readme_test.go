@@ -355,14 +355,17 @@ func TestDefectsAreCounted(t *testing.T) {
 var pathInText = regexp.MustCompile("(?m)(?:^|[\\s`(=])((?:\\.ci|api|config|controllers|internal|test)/[\\w./-]*\\w)")
 
 func TestPathsExist(t *testing.T) {
-	paths := pathInText.FindAllStringSubmatch(readme(t), -1)
-	if len(paths) < 10 {
-		t.Errorf("only %d paths were found", len(paths))
-	}
-	for _, match := range paths {
-		if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
-			t.Error(err)
+	found := 0
+	for _, page := range documents(t) {
+		for _, match := range pathInText.FindAllStringSubmatch(document(t, page), -1) {
+			found++
+			if _, err := os.Stat(filepath.Join(root, match[1])); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
 		}
+	}
+	if found < 10 {
+		t.Errorf("only %d paths were found", found)
 	}
 }
 
