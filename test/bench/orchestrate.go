@@ -284,7 +284,7 @@ func (b *bench) tarpits(ctx context.Context) error {
 	return nil
 }
 
-// environmentOf the manager's container, such as GOMEMLIMIT=450MiB.
+// environmentOf the manager's container, such as GOMEMLIMIT=300MiB.
 func environmentOf(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
