@@ -39,7 +39,13 @@ type memory struct {
 	// was recorded: as long as the cache shows that one, it does not show ours.
 	written  uint64
 	notReady bool
+	// request is what had become of the node's latest one.
+	request verdict.RequestState
 }
+
+// pickUp is how long a kubelet may take to serve what was issued to it, which it
+// watches for.
+const pickUp = 5 * time.Second
 
 // seed of the digests: without it, nobody can aim at one.
 var seed = maphash.MakeSeed()
@@ -109,6 +115,11 @@ func (s *nodeState) adopt(node *corev1.Node, exp verdict.Expectation, r *regime,
 		s.nextProbe = compact.InstantOf(now) // a kubelet that has just come up is worth a look
 	}
 	s.notReady = exp.NotReady
+	if s.request != exp.Request.State && exp.Request.State == verdict.RequestIssued && s.settled.Status != verdict.True {
+		// Whoever approved it is waiting to see that.
+		s.nextProbe = min(s.nextProbe, compact.InstantOf(now.Add(pickUp)))
+	}
+	s.request = exp.Request.State
 	if s.epoch == r.epoch {
 		return
 	}

@@ -39,6 +39,8 @@ type desk struct {
 	node   *corev1.Node
 	regime *regime
 	state  nodeState
+	// request is the node's latest one.
+	request verdict.Request
 	// stands is the verdict that does; the zero one where none does.
 	stands verdict.Verdict
 }
@@ -62,8 +64,13 @@ func bundleOf(ca *certs.CA) verdict.Bundle {
 	return b
 }
 
-func (d *desk) exp() verdict.Expectation { return kubelet.ExpectationOf(d.node, d.regime.endpoints) }
-func (d *desk) pass(t time.Duration)     { d.now = d.now.Add(t) }
+func (d *desk) exp() verdict.Expectation {
+	exp := kubelet.ExpectationOf(d.node, d.regime.endpoints)
+	exp.Request = d.request
+	return exp
+}
+
+func (d *desk) pass(t time.Duration) { d.now = d.now.Add(t) }
 
 func (d *desk) adopt() {
 	d.state.adopt(d.node, d.exp(), d.regime, d.now)
@@ -202,6 +209,28 @@ func TestNodeState(t *testing.T) {
 			d.node.Status.Conditions = nil
 			d.adopt()
 		}, ok, inSlot},
+
+		{"a new certificate is looked at soon where the one before was no good", func(d *desk) {
+			d.see(verdict.OutcomeNotTLS, nil)
+			for _, d.request.State = range []verdict.RequestState{verdict.RequestPending, verdict.RequestApproved, verdict.RequestIssued, verdict.RequestIssued} {
+				d.adopt()
+			}
+		}, "False NotTLS", func(d *desk) time.Time { return d.now.Add(pickUp) }},
+		{"once", func(d *desk) {
+			d.see(verdict.OutcomeNotTLS, nil)
+			d.request.State = verdict.RequestIssued
+			d.adopt()
+			d.pass(pickUp)
+			d.see(verdict.OutcomeNotTLS, nil)
+			d.adopt()
+		}, "False NotTLS", inSlot},
+		{"not where the one before is good", func(d *desk) { d.good(); d.request.State = verdict.RequestIssued; d.adopt() }, ok, inSlot},
+		{"nor where there is none", func(d *desk) {
+			d.see(verdict.OutcomeNotTLS, nil)
+			d.request.State = verdict.RequestDenied
+			d.adopt()
+		}, "False NotTLS", inSlot},
+		{"nor later than otherwise", func(d *desk) { d.request.State = verdict.RequestIssued; d.adopt() }, "", atOnce},
 
 		{"what expires before the next probe is looked at then", func(d *desk) {
 			d.see(verdict.OutcomeCompleted, func(c *x509.Certificate) { c.NotAfter = d.now.Add(time.Second) })

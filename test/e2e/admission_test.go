@@ -115,7 +115,12 @@ var _ = Describe("The admission webhook", Ordered, func() {
 
 func setMode(ctx context.Context, mode string) {
 	GinkgoHelper()
-	out, err := kubectl(ctx, "admin", "", "patch", "kubeletcertaudit", "cluster", "--type", "merge", "-p", `{"spec":{"admission":{"mode":"`+mode+`"}}}`)
+	setSpec(ctx, `{"admission":{"mode":"`+mode+`"}}`)
+}
+
+func setSpec(ctx context.Context, spec string) {
+	GinkgoHelper()
+	out, err := kubectl(ctx, "admin", "", "patch", "kubeletcertaudit", "cluster", "--type", "merge", "-p", `{"spec":`+spec+`}`)
 	Expect(err).NotTo(HaveOccurred(), out)
 }
 
