@@ -144,6 +144,9 @@ func TestAuditReadsTheFlagsOfTheAPIServer(t *testing.T) {
 				t.Errorf("%s: exit code %d\n%s", flags, want.code, junit.out)
 			}
 		}
+		if strings.Contains(r.out, "What to do, by reason") {
+			t.Errorf("%s: a page for nodes, of which none fails\n%s", flags, r.out)
+		}
 		if _, finding, _ := strings.Cut(r.out, "Finding "); !strings.HasPrefix(finding, want.finding) || want.finding == "" && finding != "" {
 			t.Errorf("%s: want finding %q\n%s", flags, want.finding, r.out)
 		}

@@ -247,6 +247,20 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
+// Nodes are as good as kube-apiserver's own flags allow, in what is counted and in
+// what is scraped.
+func TestLimit(t *testing.T) {
+	m := newMetrics(100, "a")
+	m.Put("a", identityOf("a"), 1, verified, now)
+	for limit, series := range map[verdict.Readiness]string{verdict.NotReady: "0", verdict.ReadinessUnknown: "0", verdict.Ready: "1"} {
+		m.Limit(limit)
+		if got := m.Summarize(now, 100).Readiness(); got != limit {
+			t.Errorf("%s, at best %s", got, limit)
+		}
+		assertSeries(t, m, "ready_to_enforce", series)
+	}
+}
+
 func TestNewestNode(t *testing.T) {
 	m := newMetrics(100, "a")
 	m.Track("b", identityOf("b"), now)

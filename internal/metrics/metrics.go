@@ -74,7 +74,7 @@ func New(c clock.PassiveClock, maxFailing int) *Metrics {
 		nodes:         desc("nodes", "Nodes by the status and reason of their verdict.", "status", "reason"),
 		checkFailures: desc("check_failures", "Nodes that fail a check.", "check"),
 		failingNode:   desc("failing_node_info", "Nodes whose kubelet would be refused; bounded in number.", "node", "reason"),
-		ready:         desc("ready_to_enforce", "1 when every node is verified, else 0; absent where this process does not lead or there is no audit."),
+		ready:         desc("ready_to_enforce", "1 when every node is verified and kube-apiserver's flags allow the check as far as they can be read, else 0; absent where this process does not lead or there is no audit."),
 		oldest:        desc("oldest_verdict_age_seconds", "Time since the node that was looked at longest ago was looked at."),
 		interval:      desc("interval_seconds", "The time between two probes of one node, as the KubeletCertAudit says."),
 		late:          desc("certificates_late_in_lifetime", "Serving certificates with less than a tenth of their lifetime left, when kubelets should have rotated them."),

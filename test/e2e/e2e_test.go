@@ -58,7 +58,7 @@ var _ = Describe("A kubelet with serverTLSBootstrap", Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) { setSpec(ctx, `{"interval": "10s"}`) }, NodeTimeout(time.Minute))
 		n.approve(ctx)
 		Eventually(func() error { _, err := n.leaf(ctx); return err }).Should(Succeed())
-		Eventually(ctx, n.verdict).WithTimeout(30 * time.Second).Should(Equal("True Verified"))
+		Eventually(ctx, n.verdict).WithTimeout(interval + 3*time.Second).Should(Equal("True Verified"))
 		Expect(n.logs(ctx)).To(answered)
 	}, limit)
 

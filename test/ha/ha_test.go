@@ -313,13 +313,14 @@ func (w *world) eventProblems(ctx context.Context, changes map[string]int) []str
 	return problems
 }
 
-// never fails the test if ReadyToEnforce has ever been True, which it must not
-// where nodes fail.
-func (w *world) never(t *testing.T) {
+// never fails the test unless ReadyToEnforce is False and has never been True,
+// which it must not where nodes fail.
+func (w *world) never(ctx context.Context, t *testing.T) {
 	t.Helper()
+	out := w.kubectl(ctx, t, "", "get", "kubeletcertaudit", v1alpha1.AuditName, "-o", `jsonpath={.status.conditions[?(@.type=="ReadyToEnforce")].status}`)
 	answers := w.answers()
-	if len(answers) == 0 || slices.ContainsFunc(answers, func(a string) bool { return strings.HasPrefix(a, "True") }) {
-		t.Errorf("ReadyToEnforce was %q while nodes fail", answers)
+	if out != "False" || len(answers) == 0 || slices.ContainsFunc(answers, func(a string) bool { return strings.HasPrefix(a, "True") }) {
+		t.Errorf("ReadyToEnforce is %q, and was %q, while nodes fail", out, answers)
 	}
 }
 
@@ -466,7 +467,7 @@ func TestTwoReplicas(t *testing.T) {
 		eventually(ctx, t, "what changed meanwhile is seen", takeOver+slack, func(context.Context) bool { return w.conditionOf("good") == "False CommonNameMismatch" }, nil)
 		t.Logf("what changed meanwhile was seen after %s", time.Since(killed).Round(100*time.Millisecond))
 		w.settled(ctx, t, before, "good")
-		w.never(t)
+		w.never(ctx, t)
 	})
 	step("the API server is away for two minutes", func(t *testing.T) {
 		before := w.transitions()
@@ -480,7 +481,7 @@ func TestTwoReplicas(t *testing.T) {
 		first, other = leader(ctx, t, replicas, takeOver+time.Minute)
 		t.Logf("%s leads %s after the API server is back", first.name, time.Since(back).Round(100*time.Millisecond))
 		w.settled(ctx, t, before, "good")
-		w.never(t)
+		w.never(ctx, t)
 	})
 	step("etcd does not answer for six seconds", func(t *testing.T) {
 		before := w.transitions()
@@ -494,14 +495,14 @@ func TestTwoReplicas(t *testing.T) {
 		if _, again := first.exited(); again != starts || !first.leads(ctx) {
 			t.Errorf("%s gave up after six seconds: started %d times, before %d", first.name, again, starts)
 		}
-		w.never(t)
+		w.never(ctx, t)
 	})
 	step("the follower's watches expire", func(t *testing.T) {
-		before := w.transitions()
+		before, lists := w.transitions(), w.listed(t)
 		back(ctx, t, other)
 		expired, err := other.expired()
 		must(t, err)
-		_, starts := other.exited()
+		starts := started(replicas)
 		must(t, other.signal(syscall.SIGSTOP))
 		other.link.cut() // what happens now must not wait for it in a buffer
 		name := w.replace(ctx, t)
@@ -516,8 +517,9 @@ func TestTwoReplicas(t *testing.T) {
 			now, err := other.expired()
 			return err == nil && now > expired
 		}, nil)
-		if _, again := other.exited(); again != starts {
-			t.Errorf("started %d times, before %d: whoever starts lists Nodes anyway", again, starts)
+		eventually(ctx, t, "the Nodes are listed anew", time.Minute, func(context.Context) bool { return w.listed(t) > lists }, func() []string { return w.lists(t)[lists:] })
+		if again := started(replicas); again != starts {
+			t.Errorf("%d starts, before %d: whoever starts lists Nodes too", again, starts)
 		}
 		first, other = leader(ctx, t, replicas, takeOver+time.Minute)
 		// The one that missed it all is to lead: the other one stays down meanwhile.
@@ -531,7 +533,7 @@ func TestTwoReplicas(t *testing.T) {
 		eventually(ctx, t, "the counts are those of the nodes that are there", time.Minute, func(ctx context.Context) bool {
 			return w.total(ctx) == fmt.Sprint(nodes)
 		}, func() []string { return []string{w.total(ctx)} })
-		w.never(t)
+		w.never(ctx, t)
 	})
 	step("the leader is cut off from the API server, not from the kubelets", func(t *testing.T) {
 		before := w.transitions()
@@ -550,7 +552,7 @@ func TestTwoReplicas(t *testing.T) {
 		back(ctx, t, first)
 		silent(ctx, t, first)
 		w.settled(ctx, t, before, "good")
-		w.never(t)
+		w.never(ctx, t)
 	})
 }
 
@@ -572,6 +574,16 @@ func endedAfter(ctx context.Context, t *testing.T, r *replica, since time.Time, 
 	}, nil)
 	exit, _ := r.exited()
 	return exit.Sub(since).Round(100 * time.Millisecond)
+}
+
+// started counts the starts of all.
+func started(replicas []*replica) int {
+	n := 0
+	for _, r := range replicas {
+		_, starts := r.exited()
+		n += starts
+	}
+	return n
 }
 
 // sweeping waits until a replica has probed some nodes more, but not all.
@@ -604,6 +616,28 @@ func (w *world) replace(ctx context.Context, t *testing.T) string {
 		t.Fatal(node.Name)
 	}
 	return name
+}
+
+// listed counts how often the managers have asked for all Nodes, as after a start
+// or once a watch has expired.
+func (w *world) listed(t *testing.T) int {
+	t.Helper()
+	return len(w.lists(t))
+}
+
+func (w *world) lists(t *testing.T) []string {
+	t.Helper()
+	events, err := w.plane.AuditEvents()
+	must(t, err)
+	var lists []string
+	for _, e := range events {
+		ours := e.User == "system:serviceaccount:"+namespace+":"+account && e.Resource == "nodes" && e.Name == ""
+		streamed := e.Verb == "watch" && e.Stage == "ResponseStarted" && strings.Contains(e.RequestURI, "sendInitialEvents=true")
+		if ours && (streamed || e.Verb == "list" && e.Stage == "ResponseComplete") {
+			lists = append(lists, e.Time.Format(time.TimeOnly)+" "+e.RequestURI)
+		}
+	}
+	return lists
 }
 
 func (w *world) total(ctx context.Context) string {
@@ -644,7 +678,7 @@ func TestClocksDiffer(t *testing.T) {
 		leads = next
 		eventually(ctx, t, "it leads, and has probed every node twice", 2*time.Minute, func(context.Context) bool { return leads.probed() >= 2*nodes }, nil)
 		w.settled(ctx, t, before)
-		w.never(t)
+		w.never(ctx, t)
 		before = w.transitions()
 	}
 	leads.end(t)

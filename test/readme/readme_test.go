@@ -310,12 +310,18 @@ func leaves(path string, p property, into map[string]property) {
 
 func TestConditionReasonsAreThoseOfTheAPI(t *testing.T) {
 	var listed []string
+	rows := map[string]bool{}
 	for _, row := range table(t, "Status") {
 		if len(row) == 4 {
 			listed = append(listed, unquoted(row[2]))
+			if condition := row[0] + row[2]; rows[condition] {
+				t.Errorf("%s with %s twice", row[0], row[2])
+			} else {
+				rows[condition] = true
+			}
 		}
 	}
-	slices.Sort(listed)
+	slices.Sort(listed) // a reason may be one of several conditions
 	sameSet(t, "reasons of the audit's conditions", slices.Compact(listed), []string{
 		v1alpha1.AuditReasonAllNodesVerified, v1alpha1.AuditReasonNodesWouldBreak, v1alpha1.AuditReasonNodesRejectedToday,
 		v1alpha1.AuditReasonNodesUnknown, v1alpha1.AuditReasonNodesExcluded, v1alpha1.AuditReasonNoNodes,

@@ -6,6 +6,6 @@
 {{/* labelled gives the manifest with more labels. */}}
 {{- define "labelled" -}}
 {{- $object := include "manifest" . | fromYaml }}
-{{- $_ := set $object.metadata "labels" (merge (index . 2) $object.metadata.labels) }}
+{{- $_ := set $object.metadata "labels" (merge (dict) (default dict (index . 2)) $object.metadata.labels) }}
 {{- toYaml $object }}
 {{- end }}
