@@ -121,7 +121,7 @@ func (s *scene) withNegativeSerial(mint func() []byte) []byte {
 			s.Fatal(err)
 		}
 		serial := certificate.SerialNumber.Bytes()
-		if len(serial) != 16 || serial[0] >= 0x80 { // DER puts a zero before such
+		if len(serial) != 16 || serial[0] >= 0x7f { // DER puts a zero before such, or would leave out what becomes 0xff
 			continue
 		}
 		negative := bytes.Clone(der)
