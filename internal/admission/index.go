@@ -5,10 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
@@ -27,10 +25,11 @@ type Index struct {
 	others map[string][]string
 }
 
+// indexed is what is known of a Node. Most report their name as an address, which
+// is known without an owner of that key.
 type indexed struct {
-	uid          types.UID
-	created      int64  // in seconds, which is how precise the API is
-	keys         string // joined by separator
+	keys         string // the others, joined by separator
+	ownName      bool
 	controlPlane bool
 }
 
@@ -41,7 +40,7 @@ const separator = "\x00"
 func SameToIndex(a, b *corev1.Node) bool {
 	_, wasControlPlane := a.Labels[controlPlaneLabel]
 	_, controlPlane := b.Labels[controlPlaneLabel]
-	return a.UID == b.UID && wasControlPlane == controlPlane && slices.Equal(a.Status.Addresses, b.Status.Addresses)
+	return wasControlPlane == controlPlane && slices.Equal(a.Status.Addresses, b.Status.Addresses)
 }
 
 // Set puts a Node in, in place of what was known of it.
@@ -54,9 +53,12 @@ func (x *Index) Set(node *corev1.Node) {
 	}
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	_, controlPlane := node.Labels[controlPlaneLabel]
-
-	n := indexed{node.UID, node.CreationTimestamp.Unix(), strings.Join(keys, separator), controlPlane}
+	var n indexed
+	if i, found := slices.BinarySearch(keys, node.Name); found {
+		n.ownName, keys = true, slices.Delete(keys, i, i+1)
+	}
+	n.keys = strings.Join(keys, separator)
+	_, n.controlPlane = node.Labels[controlPlaneLabel]
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -92,7 +94,7 @@ func (x *Index) Delete(name string) {
 
 func (x *Index) remove(name string) {
 	for key := range x.nodes[name].each() {
-		left := slices.DeleteFunc(x.all(key), func(owner string) bool { return owner == name })
+		left := slices.DeleteFunc(x.listed(key), func(owner string) bool { return owner == name })
 		delete(x.owner, key)
 		delete(x.others, key)
 		if len(left) > 0 {
@@ -104,8 +106,8 @@ func (x *Index) remove(name string) {
 	}
 }
 
-// all owners of a key, in a slice of their own.
-func (x *Index) all(key string) []string {
+// listed are the owners of a key whose name it is not, in a slice of their own.
+func (x *Index) listed(key string) []string {
 	first, ok := x.owner[key]
 	if !ok {
 		return nil
@@ -117,7 +119,10 @@ func (x *Index) all(key string) []string {
 func (x *Index) Owners(key string) []string {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	owners := x.all(key)
+	owners := x.listed(key)
+	if x.nodes[key].ownName {
+		owners = append(owners, key)
+	}
 	slices.Sort(owners)
 	return owners
 }
@@ -127,16 +132,5 @@ func (x *Index) Reports(node string) (addresses, controlPlane bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	n := x.nodes[node]
-	return n.keys != "", n.controlPlane
-}
-
-// UID of a Node, and when it was created; "" where it is not there.
-func (x *Index) UID(node string) (uid types.UID, created time.Time) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	n := x.nodes[node]
-	if n.uid == "" {
-		return "", time.Time{}
-	}
-	return n.uid, time.Unix(n.created, 0)
+	return n.ownName || n.keys != "", n.controlPlane
 }

@@ -48,7 +48,7 @@ func (l *Late) ReviewRequest(ctx context.Context, csr *certificatesv1.Certificat
 		return err
 	}
 	isNew := made.After(l.since)
-	for _, e := range l.Reviewer.events(request, csr, findings) {
+	for _, e := range l.Reviewer.events(ctx, request, csr, findings) {
 		created, err := l.Recorder.RequestFound(ctx, e.regarding, request.User, e.reason, e.note, made)
 		if err != nil {
 			return err

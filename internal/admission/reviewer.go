@@ -24,8 +24,8 @@ type Reviewer struct {
 	// Index of the cached Nodes, which is complete once Synced says so.
 	Index  *Index
 	Synced func() bool
-	// Live reads past the cache.
-	Live client.Reader
+	// Cached reads those Nodes, and Live past the cache.
+	Cached, Live client.Reader
 	// Reserved hosts at this moment.
 	Reserved func(context.Context) Reserved
 }
@@ -43,7 +43,7 @@ func (r *Reviewer) Wait(ctx context.Context) error {
 //
 // It errs where a Node cannot be read; the findings are then the cache's.
 func (r *Reviewer) Review(ctx context.Context, request Request, made time.Time) ([]Finding, error) {
-	view := &view{cached: r.Index, made: made, read: map[string]bool{}}
+	view := &view{cached: r.Index, made: made, read: map[string]time.Time{}}
 	reserved := r.Reserved(ctx)
 	for {
 		findings := Review(request, view, reserved)
@@ -67,7 +67,7 @@ func (r *Reviewer) read(ctx context.Context, view *view, name string) error {
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	view.read[name] = true
+	view.read[name] = node.CreationTimestamp.Time
 	return nil
 }
 
@@ -75,12 +75,17 @@ func (r *Reviewer) read(ctx context.Context, view *view, name string) error {
 type view struct {
 	cached *Index
 	live   Index
-	read   map[string]bool
+	read   map[string]time.Time // when they were created
 	made   time.Time
 }
 
+func (v *view) isRead(node string) bool {
+	_, ok := v.read[node]
+	return ok
+}
+
 func (v *view) of(node string) *Index {
-	if v.read[node] {
+	if v.isRead(node) {
 		return &v.live
 	}
 	return v.cached
@@ -88,7 +93,7 @@ func (v *view) of(node string) *Index {
 
 // Owners implements Nodes.
 func (v *view) Owners(key string) []string {
-	owners := slices.DeleteFunc(v.cached.Owners(key), func(name string) bool { return v.read[name] })
+	owners := slices.DeleteFunc(v.cached.Owners(key), v.isRead)
 	owners = append(owners, slices.DeleteFunc(v.live.Owners(key), v.later)...)
 	slices.Sort(owners)
 	return owners
@@ -96,8 +101,7 @@ func (v *view) Owners(key string) []string {
 
 // later says that a Node was created after the request.
 func (v *view) later(node string) bool {
-	_, created := v.live.UID(node)
-	return !v.made.IsZero() && created.After(v.made)
+	return !v.made.IsZero() && v.read[node].After(v.made)
 }
 
 // Reports implements Nodes.
@@ -112,10 +116,10 @@ func (v *view) unread(request Request, findings []Finding) []string {
 		if !ofNodes(f.Reason) {
 			continue
 		}
-		if node := request.Node(); node != "" && !v.read[node] && !slices.Contains(names, node) {
+		if node := request.Node(); node != "" && !v.isRead(node) && !slices.Contains(names, node) {
 			names = append(names, node)
 		}
-		if !slices.ContainsFunc(f.Nodes, func(name string) bool { return v.read[name] }) {
+		if !slices.ContainsFunc(f.Nodes, v.isRead) {
 			names = append(names, f.Nodes...)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -99,7 +100,7 @@ func (h *Handler) say(ctx context.Context, r Request, csr *certificatesv1.Certif
 	if !d.Denied || dryRun {
 		return
 	}
-	for _, e := range h.Reviewer.events(r, csr, findings) {
+	for _, e := range h.Reviewer.events(ctx, r, csr, findings) {
 		if e.regarding.Kind != requestKind {
 			h.Recorder.RequestDenied(e.regarding, e.reason, "denied: "+e.note)
 		}
@@ -131,8 +132,8 @@ type event struct {
 
 // events are one for the requester's Node, or the request where there is none,
 // and one for each of the first Nodes whose address was asked for.
-func (r *Reviewer) events(request Request, csr *certificatesv1.CertificateSigningRequest, findings []Finding) []event {
-	regarding := r.node(request.Node())
+func (r *Reviewer) events(ctx context.Context, request Request, csr *certificatesv1.CertificateSigningRequest, findings []Finding) []event {
+	regarding := r.node(ctx, request.Node())
 	if regarding == nil {
 		regarding = &corev1.ObjectReference{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: requestKind, Name: csr.Name, UID: csr.UID}
 	}
@@ -140,7 +141,7 @@ func (r *Reviewer) events(request Request, csr *certificatesv1.CertificateSignin
 	events := []event{{regarding, findings[0].Reason, verdict.Bounded(who + text(findings))}}
 	for _, f := range findings {
 		for _, name := range f.Nodes[:min(len(f.Nodes), mostShown)] {
-			if owner := r.node(name); owner != nil {
+			if owner := r.node(ctx, name); owner != nil {
 				events = append(events, event{owner, f.Reason, verdict.Bounded(who + text([]Finding{f}))})
 			}
 		}
@@ -156,10 +157,11 @@ func text(findings []Finding) string {
 	return s
 }
 
-func (r *Reviewer) node(name string) *corev1.ObjectReference {
-	uid, _ := r.Index.UID(name)
-	if uid == "" {
+// node is nil where there is none of that name, as far as the cache knows.
+func (r *Reviewer) node(ctx context.Context, name string) *corev1.ObjectReference {
+	node := &corev1.Node{}
+	if err := r.Cached.Get(ctx, types.NamespacedName{Name: name}, node); err != nil {
 		return nil
 	}
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}
 }

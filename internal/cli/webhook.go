@@ -99,7 +99,7 @@ func newReviewer(mgr ctrl.Manager, allowLocal bool) (*admission.Reviewer, error)
 		return nil, err
 	}
 	addresses := &admission.APIServerAddresses{Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, AllowLocal: allowLocal}
-	return &admission.Reviewer{Index: index, Synced: registration.HasSynced, Live: mgr.GetAPIReader(), Reserved: addresses.Reserved}, nil
+	return &admission.Reviewer{Index: index, Synced: registration.HasSynced, Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Reserved: addresses.Reserved}, nil
 }
 
 // admissionSpec reads the present one from the cache.
