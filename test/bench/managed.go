@@ -32,8 +32,9 @@ import (
 const (
 	namespace      = "kubelet-cert-auditor-system"
 	serviceAccount = "kubelet-cert-auditor"
-	// window is how long a steady state is looked at.
-	window = 30 * time.Second
+	// window is how long a steady state's requests are counted, turn for how long
+	// its probes are, each time.
+	window, turn = 30 * time.Second, 8 * time.Second
 	// shortest interval that a spec may have, and the usual one.
 	shortest, usual = 10 * time.Second, 10 * time.Minute
 )
@@ -347,43 +348,58 @@ func (b *bench) managers(ctx context.Context) error {
 
 func (b *bench) managed(ctx context.Context, n int) (err error) {
 	fmt.Fprintf(os.Stderr, "bench: a manager of %d nodes\n", n)
-	c, err := b.newCluster(ctx, n, 1)
+	c, err := b.newCluster(ctx, n, b.rounds)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	var beside sample
-	if err := c.limit(ctx, &beside); err != nil {
-		return err
-	}
 	m, err := c.measure(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.end(); err != nil {
-		return err
-	}
-	if err := c.limit(ctx, &beside); err != nil {
-		return err
-	}
-	b.out.managed(n, m, beside)
+	b.out.managed(n, m)
 	return nil
 }
 
-// limit is measured on the same kubelets, while there is no manager.
-func (c *cluster) limit(ctx context.Context, beside *sample) error {
-	const most = 5000
-	l, err := c.b.subject(ctx, "limit", "-nodes", strconv.Itoa(min(c.nodes, most)), "-port", strconv.Itoa(int(c.fleet.Port)), "-ca", c.b.ca(), "-sweeps", "2")
-	beside.add(l.Sweeps...)
-	return err
+// limit is measured on the same kubelets, while there is no manager or it is
+// stopped: for less than the time limit of a probe that was under way.
+func (c *cluster) limit(ctx context.Context) (Cost, error) {
+	const handshakes = 5000
+	n := min(c.nodes, handshakes)
+	l, err := c.b.subject(ctx, "limit", "-nodes", strconv.Itoa(n), "-port", strconv.Itoa(int(c.fleet.Port)), "-ca", c.b.ca(), "-sweeps", strconv.Itoa(handshakes/n))
+	return total(l.Sweeps), err
+}
+
+// turns has the limit and the manager measured in turns.
+func (c *cluster) turns(ctx context.Context) (limit, steady sample, err error) {
+	for range c.b.rounds {
+		if err := c.manager.Process.Signal(syscall.SIGSTOP); err != nil {
+			return limit, steady, err
+		}
+		l, err := c.limit(ctx)
+		if err := errors.Join(err, c.manager.Process.Signal(syscall.SIGCONT)); err != nil {
+			return limit, steady, err
+		}
+		if err := idle(ctx, 2*time.Second)(); err != nil { // what was due meanwhile
+			return limit, steady, err
+		}
+		s, err := c.during(ctx, idle(ctx, turn))
+		if err != nil {
+			return limit, steady, err
+		}
+		limit.add(l)
+		steady.add(s)
+	}
+	return limit, steady, nil
 }
 
 // managed is what one manager took.
 type managed struct {
-	first, steady Cost
+	first         Cost
+	limit, steady sample         // in turns
 	written       int            // conditions, in the first sweep
 	idle, changed map[string]int // requests, in a window and for one node in a hundred
-	newcomer      int64          // probes of others before a new node has its verdict
+	newcomers     []float64      // probes of others before a new node has its verdict
 	settled, peak float64        // MiB
 	files         float64        // MiB of settled that are mapped from the binary
 }
@@ -407,14 +423,21 @@ func (c *cluster) measure(ctx context.Context) (m managed, err error) {
 		return m, err
 	}
 	begin := time.Now()
-	if m.steady, err = c.during(ctx, idle(ctx, window)); err != nil {
+	if err := idle(ctx, window)(); err != nil {
 		return m, err
 	}
 	if m.idle, err = c.requests(begin); err != nil {
 		return m, err
 	}
-	if m.newcomer, err = c.newcomer(ctx); err != nil {
+	if m.limit, m.steady, err = c.turns(ctx); err != nil {
 		return m, err
+	}
+	for range c.b.rounds {
+		n, err := c.newcomer(ctx)
+		if err != nil {
+			return m, err
+		}
+		m.newcomers = append(m.newcomers, float64(n))
 	}
 	if m.changed, err = c.change(ctx, c.nodes/100); err != nil {
 		return m, err
@@ -449,7 +472,7 @@ func (c *cluster) change(ctx context.Context, n int) (map[string]int, error) {
 	if err := c.fleet.get(ctx, "/set?defect=bare-node-name&nodes="+strconv.Itoa(n), nil); err != nil {
 		return nil, err
 	}
-	if err := c.counted(ctx, start, c.nodes+1-n, n); err != nil {
+	if err := c.counted(ctx, start, c.nodes-n, n); err != nil {
 		return nil, err
 	}
 	return c.requests(start)
@@ -470,6 +493,7 @@ func (c *cluster) newcomer(ctx context.Context) (int64, error) {
 	if err := c.create(ctx, c.nodes, c.nodes+1); err != nil {
 		return 0, err
 	}
+	c.nodes++
 	for e := range w.ResultChan() {
 		node, ok := e.Object.(*corev1.Node)
 		if !ok {

@@ -215,7 +215,7 @@ func (b *bench) sweeps(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		limits.add(l.Sweeps...)
+		limits.add(total(l.Sweeps))
 		first.add(s.Sweeps[0])
 		second.add(s.Sweeps[1])
 		reads.figures = append(reads.figures, s.Read)

@@ -40,8 +40,11 @@ func median(all []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// spread is the median, with the least and the most.
+// spread is the median, with the least and the most where they differ.
 func spread(format string, all []float64) string {
+	if slices.Min(all) == slices.Max(all) {
+		return fmt.Sprintf(format, all[0])
+	}
 	return fmt.Sprintf(format+" ("+format+" to "+format+")", median(all), slices.Min(all), slices.Max(all))
 }
 
@@ -68,16 +71,25 @@ func (t *table) costs(name string, s sample) {
 	if allocs := median(s.of(func(c Cost) float64 { return c.Allocs })); allocs > 0 {
 		more = fmt.Sprintf("%.0f allocations, %.1f KiB", allocs, median(s.of(func(c Cost) float64 { return c.Bytes }))/1024)
 	}
-	t.rows = append(t.rows, []string{name, spread("%.0f", perSecond) + "/s", t.ratio(median(perSecond), Cost.PerSecond),
-		spread("%.0f", cpu) + " µs", t.ratio(median(cpu), Cost.CPU), more})
+	t.rows = append(t.rows, []string{name, spread("%.0f", perSecond) + "/s", t.ratio(s, Cost.PerSecond),
+		spread("%.0f", cpu) + " µs", t.ratio(s, Cost.CPU), more})
 }
 
-// ratio to the limit; empty where that was not measured.
-func (t *table) ratio(figure float64, of func(Cost) float64) string {
-	if len(t.limit.costs) == 0 {
+// ratio to the limit of the same round, or to the median where what was measured
+// did not take turns with it; empty where there is no limit.
+func (t *table) ratio(s sample, of func(Cost) float64) string {
+	limits, ratios := t.limit.of(of), s.of(of)
+	if len(limits) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.2f", figure/median(t.limit.of(of)))
+	for i := range ratios {
+		if len(ratios) == len(limits) {
+			ratios[i] /= limits[i]
+		} else {
+			ratios[i] /= median(limits)
+		}
+	}
+	return spread("%.2f", ratios)
 }
 
 func (t *table) figure(name, format string, all []float64) {
@@ -85,25 +97,25 @@ func (t *table) figure(name, format string, all []float64) {
 }
 
 // managed adds the rows of a manager, next to the limit on the same kubelets.
-func (t *table) managed(n int, m managed, limit sample) {
+func (t *table) managed(n int, m managed) {
 	all := t.limit
-	t.limit = limit
+	t.limit = m.limit
 	defer func() { t.limit = all }()
 	name := fmt.Sprintf("manager, %d nodes, ", n)
 	text := func(what, more string) { t.rows = append(t.rows, []string{name + what, "", "", "", "", more}) }
-	t.costs(name+"the limit beside it", limit)
+	t.costs(name+"the limit in turns with it", m.limit)
 	t.costs(name+"first sweep", sample{costs: []Cost{m.first}})
 	t.rows[len(t.rows)-1][5] = fmt.Sprintf("%d conditions written", m.written)
-	t.costs(name+"steady", sample{costs: []Cost{m.steady}})
+	t.costs(name+"steady", m.steady)
 	t.rows[len(t.rows)-1][5] = fmt.Sprintf("in %s: %s", window, listed(m.idle))
 	text("one in a hundred changes", listed(m.changed))
-	text("probes of others before a new node has its verdict", fmt.Sprint(m.newcomer))
+	t.figure(name+"probes of others before a new node has its verdict", "%.0f", m.newcomers)
 	text("memory", fmt.Sprintf("%.0f MiB settled (%.0f MiB of them mapped from the binary), %.0f MiB at its peak", m.settled, m.files, m.peak))
 	if last := len(t.growth) - 1; last >= 0 && n > t.growth[last].nodes {
 		text("memory for each node more", fmt.Sprintf("%.1f KiB settled, %.1f KiB at the peak",
 			1024*(m.settled-t.growth[last].settled)/float64(n-t.growth[last].nodes), 1024*(m.peak-t.growth[last].top)/float64(n-t.growth[last].nodes)))
 	}
-	t.growth = append(t.growth, growth{n, m.steady.CPU(), m.settled, m.peak})
+	t.growth = append(t.growth, growth{n, median(m.steady.of(Cost.CPU)), m.settled, m.peak})
 }
 
 func (t *table) show(w io.Writer) error {
@@ -120,7 +132,7 @@ func (t *table) write(dir, command string) error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Results\n\nWritten by `%s` on %s, with %s on %d cores. Medians, with the least and the most in parentheses where there were several rounds.\n\n",
+	fmt.Fprintf(&b, "# Results\n\nWritten by `%s` on %s, with %s on %d cores. Medians, with the least and the most in parentheses where there were several rounds; what is of the limit is so of the same round.\n\n",
 		command, time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.NumCPU())
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---|", len(header)))
 	for _, row := range t.rows {

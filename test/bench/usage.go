@@ -23,6 +23,18 @@ func (c Cost) PerSecond() float64 { return float64(c.Probes) / c.Seconds }
 // CPU is microseconds for each probe.
 func (c Cost) CPU() float64 { return c.CPUSeconds * 1e6 / float64(c.Probes) }
 
+// total is the cost of several sweeps as if they were one.
+func total(costs []Cost) (sum Cost) {
+	for _, c := range costs {
+		sum.Probes += c.Probes
+		sum.Seconds += c.Seconds
+		sum.CPUSeconds += c.CPUSeconds
+		sum.Allocs += c.Allocs / float64(len(costs))
+		sum.Bytes += c.Bytes / float64(len(costs))
+	}
+	return sum
+}
+
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
