@@ -105,7 +105,7 @@ report-test: ## Look at the HTML report in a headless Chromium.
 	$(GO) test -count=1 -timeout 10m ./test/browser
 
 .PHONY: ha
-ha: control-plane ## Kill, cut off and starve two managers, and look whether anybody notices.
+ha: control-plane ## Kill, cut off and starve two managers, as root, and look whether anybody notices.
 	$(GO) test $(RACE) -count=1 -timeout 30m -v ./test/ha
 
 # How long each fuzz target runs.

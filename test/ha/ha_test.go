@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -347,40 +346,47 @@ func must(t *testing.T, err error) {
 // pair runs two replicas, each with a link of its own to the API server.
 func (w *world) pair(ctx context.Context, t *testing.T) []*replica {
 	t.Helper()
+	return w.run(ctx, t, func(r *replica, cfg *rest.Config) { r.link = linkTo(ctx, t, cfg) })
+}
+
+// run starts two replicas, once each is connected.
+func (w *world) run(ctx context.Context, t *testing.T, connect func(*replica, *rest.Config)) []*replica {
+	t.Helper()
 	binary := filepath.Join(w.dir, "kubelet-cert-auditor")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "../..").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	must(t, run(ctx, "go", "build", "-o", binary, "../.."))
 	scrape, err := w.plane.ServiceAccountConfig(ctx, namespace, scraper)
 	must(t, err)
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
 	replicas := make([]*replica, 0, 2)
 	for _, name := range []string{"one", "two"} {
 		cfg, err := w.plane.ServiceAccountConfig(ctx, namespace, account)
 		must(t, err)
 		port, err := controlplane.FreePort(ctx)
 		must(t, err)
-		r := &replica{name: name, binary: binary, token: scrape.BearerToken, logPath: filepath.Join(w.dir, name+".log"), metrics: fmt.Sprintf("127.0.0.1:%d", port)}
-		r.link = linkTo(ctx, t, cfg)
+		r := &replica{name: name, command: []string{binary}, token: scrape.BearerToken, logPath: filepath.Join(w.dir, name+".log"), metrics: fmt.Sprintf("127.0.0.1:%d", port)}
+		connect(r, cfg)
 		kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
 		must(t, w.plane.WriteKubeconfig(kubeconfig, cfg))
-		r.args = []string{
+		r.command = append(r.command,
 			"manager", "--kubeconfig", kubeconfig, "--zap-log-level", "4", "--namespace", namespace, "--allow-local-addresses",
-			"--health-probe-bind-address", "0", "--webhook-bind-address", "0", "--metrics-bind-address", r.metrics,
-		}
+			"--health-probe-bind-address", "0", "--webhook-bind-address", "0", "--metrics-bind-address", r.metrics)
+		replicas = append(replicas, r)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, r := range replicas {
 		running.Go(func() {
 			if err := r.supervise(ctx); err != nil {
 				t.Error(err)
 			}
 		})
-		replicas = append(replicas, r)
 	}
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
 		for _, r := range replicas {
-			must(t, r.link.close())
+			if r.link != nil {
+				must(t, r.link.close())
+			}
 			if t.Failed() {
 				text, _ := os.ReadFile(r.logPath)
 				t.Logf("the log of %s ends:\n%s", r.name, text[max(0, len(text)-3000):])
@@ -536,24 +542,68 @@ func TestTwoReplicas(t *testing.T) {
 		w.never(ctx, t)
 	})
 	step("the leader is cut off from the API server, not from the kubelets", func(t *testing.T) {
-		before := w.transitions()
 		back(ctx, t, other)
-		silent(ctx, t, other)
-		first.link.cut()
-		cut := time.Now()
-		w.turn(t, "good", "good")
-		eventually(ctx, t, "the other one leads", takeOver+slack, other.leads, nil)
-		led := time.Now()
-		// It tries to give the lease back for five seconds, so it may be the later one.
-		ended := endedAfter(ctx, t, first, cut, slack)
-		t.Logf("the one cut off ended itself after %s; the other one led after %s", ended, led.Sub(cut).Round(100*time.Millisecond))
-		w.settled(ctx, t, before, "good")
-		first.link.mend()
-		back(ctx, t, first)
-		silent(ctx, t, first)
-		w.settled(ctx, t, before, "good")
-		w.never(ctx, t)
+		w.cutOff(ctx, t, first, other, "good", first.link.cut, first.link.mend)
 	})
+}
+
+// cutOff cuts the leader off while the kubelet of the node good turns to a
+// defect, and mends that once the other one leads.
+func (w *world) cutOff(ctx context.Context, t *testing.T, first, other *replica, defect string, cut, mend func()) {
+	t.Helper()
+	before := w.transitions()
+	silent(ctx, t, other)
+	start := time.Now()
+	cut()
+	w.turn(t, "good", defect)
+	eventually(ctx, t, "the other one leads", takeOver+slack, other.leads, nil)
+	led := time.Now()
+	// It tries to give the lease back for five seconds, so it may be the later one.
+	ended := endedAfter(ctx, t, first, start, slack)
+	t.Logf("the one cut off ended itself after %s; the other one led after %s", ended, led.Sub(start).Round(100*time.Millisecond))
+	w.settled(ctx, t, before, "good")
+	mend()
+	back(ctx, t, first)
+	silent(ctx, t, first)
+	w.settled(ctx, t, before, "good")
+	w.never(ctx, t)
+}
+
+// The same, where each replica has a network of its own, and a cable is pulled.
+func TestNetworkIsCut(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("a network namespace needs root")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	w := newWorld(ctx, t, certs.Defects())
+	networks := map[*replica]*netns{}
+	replicas := w.run(ctx, t, func(r *replica, _ *rest.Config) {
+		n := newNetns(ctx, t, 2*len(networks))
+		networks[r] = n
+		r.metrics = strings.Replace(r.metrics, "127.0.0.1", n.address, 1)
+		r.command = append([]string{"ip", "netns", "exec", n.name}, r.command...)
+	})
+	first, other := leader(ctx, t, replicas, time.Minute)
+	w.settled(ctx, t, nil)
+	n := networks[first]
+	api, err := url.Parse(w.plane.Config().Host)
+	must(t, err)
+	// connected says which of the two cables lead anywhere.
+	connected := func(toAPI bool) {
+		t.Helper()
+		good := w.ips["good"]
+		if got := n.reaches(ctx, apiServer, api.Port()); got != toAPI {
+			t.Errorf("the API server is reached: %t, want %t", got, toAPI)
+		}
+		if !n.reaches(ctx, good.String(), w.fleet.PortOf(good)) {
+			t.Error("a kubelet is not reached")
+		}
+	}
+	connected(true)
+	w.cutOff(ctx, t, first, other, "bare-node-name",
+		func() { must(t, n.cut(ctx)); connected(false) },
+		func() { must(t, n.mend(ctx)); connected(true) })
 }
 
 // back waits until a replica answers.

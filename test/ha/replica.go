@@ -22,12 +22,11 @@ import (
 // when it ends.
 type replica struct {
 	name    string
-	binary  string
-	args    []string
+	command []string
 	logPath string
 	metrics string // address
 	token   string
-	link    *link
+	link    *link // if any
 
 	mu       sync.Mutex
 	process  *os.Process
@@ -46,7 +45,7 @@ func (r *replica) supervise(ctx context.Context) error {
 	}
 	defer func() { _ = log.Close() }()
 	for ctx.Err() == nil {
-		cmd := exec.CommandContext(ctx, r.binary, r.args...)
+		cmd := exec.CommandContext(ctx, r.command[0], r.command[1:]...)
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error {
