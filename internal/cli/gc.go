@@ -10,9 +10,9 @@ import (
 
 const (
 	// sweepGC: a handshake leaves some 70 KiB of garbage, of which nearly nothing
-	// stays; with Go's default a twentieth of a sweep's time went into collecting
-	// it.
-	sweepGC = 400
+	// stays. To collect it more often takes time; so does memory that was never
+	// used before, which a higher percentage asks for.
+	sweepGC = 200
 	// sweepMemory, where it is reached, has the garbage collected earlier again.
 	sweepMemory = 1 << 30
 )
