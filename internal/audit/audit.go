@@ -4,12 +4,14 @@ package audit
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/kubelet"
@@ -54,7 +56,43 @@ type Options struct {
 // notice is how soon it is noticed that more probes are allowed.
 const notice = 5 * time.Millisecond
 
-// Looked is one node as it was seen.
+// Chosen gathers the Nodes that a selector chooses, with what Run reads of them.
+type Chosen struct {
+	Selector labels.Selector
+	Nodes    []*corev1.Node
+	// Excluded is the number of Nodes that were left out.
+	Excluded int
+
+	names map[string]bool
+}
+
+// Add errs where there was a Node of the same name. Of the labels, which are most
+// of what a stripped Node takes, it leaves the one that the report reads.
+func (c *Chosen) Add(node *corev1.Node) error {
+	if c.names[node.Name] {
+		return fmt.Errorf("node %q is there twice", node.Name)
+	}
+	if c.names == nil {
+		c.names = map[string]bool{}
+	}
+	c.names[node.Name] = true
+	if !c.Selector.Matches(labels.Set(node.Labels)) {
+		c.Excluded++
+		return nil
+	}
+	kind, is := node.Labels[kindLabel]
+	node.Labels = nil
+	if is {
+		node.Labels = map[string]string{kindLabel: kind}
+	}
+	c.Nodes = append(c.Nodes, node)
+	return nil
+}
+
+// kindLabel tells virtual kubelets from others.
+const kindLabel = "type"
+
+// Looked is one node as it was looked at.
 type Looked struct {
 	Node        *corev1.Node
 	Expectation verdict.Expectation
@@ -65,12 +103,12 @@ type Looked struct {
 // Run probes every node once. When ctx ends it stops, and the nodes that were
 // not reached are not probed yet: what is known so far is still right.
 func Run(ctx context.Context, nodes []*corev1.Node, opts Options) *Report {
-	looked := make([]Looked, len(nodes))
+	all := make([]*seen, len(nodes))
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	worker := func() {
 		for i := int(next.Add(1)) - 1; i < len(nodes); i = int(next.Add(1)) - 1 {
-			looked[i] = look(ctx, nodes[i], opts)
+			all[i] = newSeen(look(ctx, nodes[i], opts), opts.What)
 			if opts.Progress != nil {
 				opts.Progress()
 			}
@@ -96,7 +134,7 @@ func Run(ctx context.Context, nodes []*corev1.Node, opts Options) *Report {
 		})
 	}
 	workers.Wait()
-	r := NewReport(looked, opts)
+	r := newReport(all, opts)
 	r.Interrupted = ctx.Err() != nil
 	return r
 }
@@ -135,12 +173,9 @@ func (p *Paths) keep(node string, path *verdict.Path) {
 }
 
 // worstFirst orders nodes by what would happen to them, then by name.
-func worstFirst(looked []Looked) {
-	slices.SortFunc(looked, func(a, b Looked) int {
-		return cmp.Or(
-			cmp.Compare(rank(a.Verdict.Group()), rank(b.Verdict.Group())),
-			cmp.Compare(a.Node.Name, b.Node.Name),
-		)
+func worstFirst(all []*seen) {
+	slices.SortFunc(all, func(a, b *seen) int {
+		return cmp.Or(cmp.Compare(rank(a.Group), rank(b.Group)), cmp.Compare(a.Name, b.Name))
 	})
 }
 

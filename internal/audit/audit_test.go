@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"maps"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -12,9 +13,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -119,6 +122,42 @@ func defectOf(name string) certs.Defect {
 		}
 	}
 	panic("no defect " + name)
+}
+
+// chosen is what is left of Nodes for a sweep over all of them.
+func chosen(t *testing.T, nodes []*corev1.Node) []*corev1.Node {
+	t.Helper()
+	c := audit.Chosen{Selector: labels.Everything()}
+	for _, n := range nodes {
+		if err := c.Add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.Nodes
+}
+
+// What a sweep of very many nodes gathers is words, not certificates.
+func TestCertificatesThatPassAreNotKept(t *testing.T) {
+	c := clusterOf("a good", "b good", "c good")
+	var leaves []weak.Pointer[x509.Certificate]
+	opts := options(proberFunc(func(_ context.Context, e verdict.Endpoint) (verdict.Observation, error) {
+		runtime.GC()
+		for _, before := range leaves {
+			if kept := before.Value(); kept != nil {
+				t.Errorf("at %s, that of %s is", e.Host, kept.Subject.CommonName)
+			}
+		}
+		parsed, err := x509.ParseCertificate(c.shows[e.Host].Chain[0].Raw)
+		if err != nil {
+			return verdict.Observation{}, err
+		}
+		leaves = append(leaves, weak.Make(parsed))
+		return verdict.Observation{Outcome: verdict.OutcomeCompleted, KeyProven: true, Chain: []*x509.Certificate{parsed}}, nil
+	}))
+	opts.Concurrency = 1
+	if r := audit.Run(t.Context(), c.nodes, opts); r.Summary.Verified != 3 {
+		t.Errorf("%d nodes are verified", r.Summary.Verified)
+	}
 }
 
 // everyDefect is a node of each defect, named after it, and the report of a

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/verdict"
 )
 
@@ -58,47 +57,47 @@ func serverFindings(a verdict.APIServersAnswer, obscure []string) []Finding {
 }
 
 // findings are patterns over nodes; the one that explains most leads.
-func findings(looked []Looked, bundle verdict.Bundle) []Finding {
+func findings(all []*seen, bundle verdict.Bundle) []Finding {
 	var list []Finding
-	list = append(list, issuerNotInBundle(looked, bundle)...)
-	list = append(list, habits(looked)...)
-	list = append(list, pathFindings(looked)...)
-	list = append(list, otherIdentities(looked)...)
-	list = append(list, shared(looked, FindingSharedCertificate, "one certificate is served for several nodes", certificateKey)...)
-	list = append(list, shared(looked, FindingSharedAddress, "one address is reported by several nodes", addressKey)...)
-	list = append(list, remarks(looked)...)
+	list = append(list, issuerNotInBundle(all, bundle)...)
+	list = append(list, habits(all)...)
+	list = append(list, pathFindings(all)...)
+	list = append(list, otherIdentities(all)...)
+	list = append(list, shared(all, FindingSharedCertificate, "one certificate is served for several nodes", certificateKey)...)
+	list = append(list, shared(all, FindingSharedAddress, "one address is reported by several nodes", addressKey)...)
+	list = append(list, remarks(all)...)
 	switch {
 	case bundle.Empty():
-		list = append(list, shared(looked, FindingSameIssuer, "several certificates come from one issuer, whose CA was not given", issuerKey)...)
+		list = append(list, shared(all, FindingSameIssuer, "several certificates come from one issuer, whose CA was not given", issuerKey)...)
 	case len(list) == 0 || list[0].Kind != FindingIssuerNotInBundle:
-		list = append(list, shared(looked, FindingSameIssuer, "several certificates, not all, come from one issuer that is not in the trust bundle",
-			func(l Looked) string { return missingIssuerKey(l, bundle) })...)
+		list = append(list, shared(all, FindingSameIssuer, "several certificates, not all, come from one issuer that is not in the trust bundle",
+			func(s *seen) string { return missingIssuerKey(s, bundle) })...)
 	}
 	return list
 }
 
 // issuerNotInBundle blames the bundle rather than the nodes where every node
 // that showed a certificate has the one issuer that the bundle lacks.
-func issuerNotInBundle(looked []Looked, bundle verdict.Bundle) []Finding {
+func issuerNotInBundle(all []*seen, bundle verdict.Bundle) []Finding {
 	if bundle.Empty() {
 		return nil
 	}
 	var issuer []byte
 	var name string
 	var nodes []string
-	for _, l := range looked {
-		leaf := l.Verdict.Leaf
-		if leaf == nil {
+	for _, s := range all {
+		if s.Certificate == nil {
 			continue
 		}
-		chain := l.Observation.Chain
-		top := chain[len(chain)-1]
-		if l.Verdict.Check(v1alpha1.CheckChain).Result != verdict.Fail || issuer != nil && !bytes.Equal(issuer, top.RawIssuer) ||
-			vouchedFor(top, bundle) {
+		if !s.chainFailed {
+			return nil
+		}
+		top := s.chain[len(s.chain)-1]
+		if issuer != nil && !bytes.Equal(issuer, top.RawIssuer) || vouchedFor(top, bundle) {
 			return nil
 		}
 		issuer, name = top.RawIssuer, top.Issuer.String()
-		nodes = append(nodes, l.Node.Name)
+		nodes = append(nodes, s.Name)
 	}
 	if len(nodes) < 2 {
 		return nil
@@ -127,16 +126,15 @@ func signedBy(c, ca *x509.Certificate) bool {
 }
 
 // habits are what a distribution does on every node.
-func habits(looked []Looked) []Finding {
+func habits(all []*seen) []Finding {
 	var bare, selfSigned []string
-	for _, l := range looked {
-		leaf := l.Verdict.Leaf
+	for _, s := range all {
 		switch {
-		case leaf == nil:
-		case selfMade(l):
-			selfSigned = append(selfSigned, l.Node.Name)
-		case leaf.Subject.CommonName == l.Node.Name:
-			bare = append(bare, l.Node.Name)
+		case s.Certificate == nil:
+		case selfMade(s):
+			selfSigned = append(selfSigned, s.Name)
+		case s.Certificate.CommonName == s.Name:
+			bare = append(bare, s.Name)
 		}
 	}
 	var list []Finding
@@ -153,36 +151,38 @@ func habits(looked []Looked) []Finding {
 
 // selfMade says that no CA stands behind a certificate, unless the bundle holds
 // the certificate itself.
-func selfMade(l Looked) bool {
-	leaf := l.Verdict.Leaf
-	return l.Verdict.Check(v1alpha1.CheckChain).Result != verdict.Pass &&
-		(verdict.IsSelfSignedFallback(leaf.Subject.CommonName, leaf.Issuer.CommonName) || verdict.IsSelfSigned(leaf))
+func selfMade(s *seen) bool {
+	if len(s.chain) == 0 {
+		return false
+	}
+	leaf := s.chain[0]
+	return verdict.IsSelfSignedFallback(leaf.Subject.CommonName, leaf.Issuer.CommonName) || verdict.IsSelfSigned(leaf)
 }
 
 // pathFindings are about the way to the nodes.
-func pathFindings(looked []Looked) []Finding {
-	return about(looked, FindingLargeHelloDropped,
+func pathFindings(all []*seen) []Finding {
+	return about(all, FindingLargeHelloDropped,
 		"the way to these nodes drops a ClientHello that does not fit into one packet, as Go sends it since 1.24: look at the MTU and at middleboxes",
-		func(l Looked) bool { return l.Observation.Smaller != nil })
+		func(s *seen) bool { return s.answersSmaller })
 }
 
 // remarks need no remedy, or not now.
-func remarks(looked []Looked) []Finding {
+func remarks(all []*seen) []Finding {
 	return append(
-		about(looked, FindingVirtualKubelets,
+		about(all, FindingVirtualKubelets,
 			"these are virtual kubelets, which serve what their provider gives them; the check is for them too",
-			func(l Looked) bool { return l.Node.Labels["type"] == "virtual-kubelet" }),
-		about(looked, FindingLongNodeNames,
+			func(s *seen) bool { return s.virtual }),
+		about(all, FindingLongNodeNames,
 			"their names have over 52 characters, so that system:node:<name> exceeds the 64 of X.520: kube-controller-manager issues it, CAs that keep the limit do not",
-			func(l Looked) bool { return verdict.IsLongNodeName(l.Node.Name) })...)
+			func(s *seen) bool { return verdict.IsLongNodeName(s.Name) })...)
 }
 
 // about is one finding about the nodes chosen, if there are any.
-func about(looked []Looked, kind, message string, chosen func(Looked) bool) []Finding {
+func about(all []*seen, kind, message string, chosen func(*seen) bool) []Finding {
 	var nodes []string
-	for _, l := range looked {
-		if chosen(l) {
-			nodes = append(nodes, l.Node.Name)
+	for _, s := range all {
+		if chosen(s) {
+			nodes = append(nodes, s.Name)
 		}
 	}
 	if len(nodes) == 0 {
@@ -193,23 +193,23 @@ func about(looked []Looked, kind, message string, chosen func(Looked) bool) []Fi
 
 // otherIdentities are nodes that show the name of another node: one finding for
 // each that is there, and one for all that are not.
-func otherIdentities(looked []Looked) []Finding {
+func otherIdentities(all []*seen) []Finding {
 	there := map[string]bool{}
-	for _, l := range looked {
-		there[l.Node.Name] = true
+	for _, s := range all {
+		there[s.Name] = true
 	}
 	answered := map[string][]string{} // by the identity shown
 	var absent []string
-	for _, l := range looked {
-		if l.Verdict.Leaf == nil {
+	for _, s := range all {
+		if s.Certificate == nil {
 			continue
 		}
-		cn := l.Verdict.Leaf.Subject.CommonName
+		cn := s.Certificate.CommonName
 		other, named := strings.CutPrefix(cn, verdict.CommonNameOf(""))
-		if named && other != l.Node.Name && there[other] {
-			answered[other] = append(answered[other], l.Node.Name)
-		} else if _, another := verdict.OtherNode(cn, l.Node.Name); another {
-			absent = append(absent, l.Node.Name)
+		if named && other != s.Name && there[other] {
+			answered[other] = append(answered[other], s.Name)
+		} else if _, another := verdict.OtherNode(cn, s.Name); another {
+			absent = append(absent, s.Name)
 		}
 	}
 	var list []Finding
@@ -233,46 +233,47 @@ func otherIdentities(looked []Looked) []Finding {
 	return list
 }
 
-func certificateKey(l Looked) string {
-	if l.Verdict.Leaf == nil {
+func certificateKey(s *seen) string {
+	if s.Certificate == nil {
 		return ""
 	}
-	return fingerprint(l.Verdict.Leaf)
+	return s.Certificate.SHA256
 }
 
-func issuerKey(l Looked) string {
-	if l.Verdict.Leaf == nil {
+func issuerKey(s *seen) string {
+	if s.Certificate == nil {
 		return ""
 	}
-	return l.Verdict.Leaf.Issuer.String()
+	return s.Certificate.Issuer
 }
 
 // missingIssuerKey is the last issuer on the way up from a node's certificate,
 // where the bundle lacks it.
-func missingIssuerKey(l Looked, bundle verdict.Bundle) string {
-	if l.Verdict.Leaf == nil || l.Verdict.Check(v1alpha1.CheckChain).Result != verdict.Fail {
+func missingIssuerKey(s *seen, bundle verdict.Bundle) string {
+	if s.Certificate == nil || !s.chainFailed {
 		return ""
 	}
-	top := l.Observation.Chain[len(l.Observation.Chain)-1]
-	if vouchedFor(top, bundle) || selfMade(l) {
+	top := s.chain[len(s.chain)-1]
+	if vouchedFor(top, bundle) || selfMade(s) {
 		return ""
 	}
 	return top.Issuer.String()
 }
 
-func addressKey(l Looked) string {
-	if l.Expectation.Endpoint.Host == "" {
+func addressKey(s *seen) string {
+	if s.Address == "" {
 		return ""
 	}
-	return strings.ToLower(l.Expectation.Endpoint.HostPort())
+	endpoint := verdict.Endpoint{Host: s.Address, Port: s.Port}
+	return strings.ToLower(endpoint.HostPort())
 }
 
 // shared finds keys that several nodes have in common; an empty key is none.
-func shared(looked []Looked, kind, message string, key func(Looked) string) []Finding {
+func shared(all []*seen, kind, message string, key func(*seen) string) []Finding {
 	nodes := map[string][]string{}
-	for _, l := range looked {
-		if k := key(l); k != "" {
-			nodes[k] = append(nodes[k], l.Node.Name)
+	for _, s := range all {
+		if k := key(s); k != "" {
+			nodes[k] = append(nodes[k], s.Name)
 		}
 	}
 	var list []Finding

@@ -190,7 +190,7 @@ func TestFindings(t *testing.T) {
 		"the bundle's fault leads the nodes'": {foreignK3s(), []string{"IssuerNotInBundle: a b", "BareNodeNames: a b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := audit.Run(t.Context(), c.cluster.nodes, options(c.cluster))
+			r := audit.Run(t.Context(), chosen(t, c.cluster.nodes), options(c.cluster))
 			var got []string
 			for _, f := range r.Findings {
 				got = append(got, f.Kind+": "+strings.Join(f.Nodes, " "))

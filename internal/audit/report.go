@@ -110,9 +110,14 @@ type Certificate struct {
 	SHA256        string    `json:"sha256"`
 }
 
-// NewReport sums up what was seen; it orders looked, worst first.
-func NewReport(looked []Looked, opts Options) *Report {
-	worstFirst(looked)
+// NewReport is about one node, however it was looked at.
+func NewReport(looked Looked, opts Options) *Report {
+	return newReport([]*seen{newSeen(looked, opts.What)}, opts)
+}
+
+// newReport sums up what was seen; it orders all, worst first.
+func newReport(all []*seen, opts Options) *Report {
+	worstFirst(all)
 	r := &Report{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "AuditReport",
 		Time: opts.Clock.Now().UTC().Truncate(time.Second), What: opts.What, Selector: opts.Selector,
@@ -122,7 +127,7 @@ func NewReport(looked []Looked, opts Options) *Report {
 		},
 		PreferredAddressTypes: []string{},
 		Findings:              []Finding{},
-		Nodes:                 make([]Node, 0, len(looked)),
+		Nodes:                 make([]Node, 0, len(all)),
 		ClusterCA:             opts.ClusterCA,
 	}
 	for _, t := range opts.Endpoints.PreferredAddressTypes {
@@ -133,45 +138,71 @@ func NewReport(looked []Looked, opts Options) *Report {
 		servers = verdict.JudgeAPIServers(*opts.APIServers, r.PreferredAddressTypes)
 		r.Findings = append(r.Findings, serverFindings(servers, opts.APIServers.Obscure)...)
 	}
-	r.Findings = append(r.Findings, findings(looked, opts.Policy.Bundle)...)
-	r.summarize(looked, opts)
+	r.Findings = append(r.Findings, findings(all, opts.Policy.Bundle)...)
+	r.summarize(all, opts)
 	r.Readiness, r.Answer = r.Readiness.AtBest(servers.AtBest(verdict.WhatBoth)), r.Answer.AtBest(servers.AtBest(opts.What))
-	for _, l := range looked {
-		r.Nodes = append(r.Nodes, newNode(l, opts.What))
+	for _, s := range all {
+		r.Nodes = append(r.Nodes, s.Node)
 	}
 	return r
 }
 
-func (r *Report) summarize(looked []Looked, opts Options) {
+func (r *Report) summarize(all []*seen, opts Options) {
 	checks := map[v1alpha1.CheckName]*CheckSummary{}
 	for _, name := range v1alpha1.CheckNames() {
 		checks[name] = &CheckSummary{}
 	}
 	var tally verdict.Tally
-	verdicts := make([]verdict.Verdict, 0, len(looked))
-	for _, l := range looked {
-		verdicts = append(verdicts, l.Verdict)
-		tally.Add(l.Verdict.Group())
-		for _, c := range l.Verdict.Checks {
+	answers := make([]verdict.Status, 0, len(all))
+	for _, s := range all {
+		answers = append(answers, s.Answer)
+		tally.Add(s.Group)
+		for _, c := range s.Checks {
 			checks[c.Name].add(c.Result)
 		}
 	}
-	r.Readiness, r.Answer = tally.Readiness(), verdict.ReadinessFor(opts.What, verdicts)
+	r.Readiness, r.Answer = tally.Readiness(), verdict.ReadinessOf(answers)
 	r.Summary = Summary{
 		Total: tally.Total(), Verified: tally.Verified, BreaksWhenEnabled: tally.BreaksWhenEnabled,
 		RejectedToday: tally.RejectedToday, Unknown: tally.Unknown, Excluded: opts.Excluded, Checks: checks,
 	}
 }
 
-func (s *CheckSummary) add(result verdict.Result) {
+func (s *CheckSummary) add(result string) {
 	switch result {
-	case verdict.Pass:
+	case verdict.Pass.String():
 		s.Pass++
-	case verdict.Fail:
+	case verdict.Fail.String():
 		s.Fail++
-	case verdict.NotRun:
+	case verdict.NotRun.String():
 		s.NotRun++
 	}
+}
+
+// seen is what the report says of one node, and what findings read besides.
+type seen struct {
+	Node
+
+	// chain as served, where it did not pass: findings look at whose it is. Others
+	// are not kept: in memory, a certificate takes many times what it says.
+	chain []*x509.Certificate
+	// chainFailed, rather than that the check did not run.
+	chainFailed bool
+	// answersSmaller says that only a smaller ClientHello got an answer.
+	answersSmaller bool
+	virtual        bool
+}
+
+func newSeen(l Looked, what verdict.What) *seen {
+	s := &seen{
+		Node:           newNode(l, what),
+		answersSmaller: l.Observation.Smaller != nil,
+		virtual:        l.Node.Labels[kindLabel] == "virtual-kubelet",
+	}
+	if result := l.Verdict.Check(v1alpha1.CheckChain).Result; result != verdict.Pass {
+		s.chain, s.chainFailed = l.Observation.Chain, result == verdict.Fail
+	}
+	return s
 }
 
 func newNode(l Looked, what verdict.What) Node {
@@ -179,7 +210,7 @@ func newNode(l Looked, what verdict.What) Node {
 		Name: l.Node.Name, UID: string(l.Node.UID),
 		Status: l.Verdict.Status.String(), Reason: l.Verdict.Reason, Message: l.Verdict.Message, Hint: l.Verdict.Hint,
 		Address: l.Expectation.Endpoint.Host, AddressType: l.Expectation.Endpoint.AddressType, Port: l.Expectation.Endpoint.Port,
-		Checks: []Check{}, DurationMilliseconds: l.Observation.Duration.Milliseconds(),
+		Checks: make([]Check, 0, len(l.Verdict.Checks)), DurationMilliseconds: l.Observation.Duration.Milliseconds(),
 		Answer: l.Verdict.Answer(what), Group: l.Verdict.Group(),
 	}
 	for _, c := range l.Verdict.Checks {

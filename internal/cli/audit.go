@@ -139,7 +139,7 @@ func (o *auditOptions) sweep(ctx context.Context) (*audit.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, excluded, err := o.nodes(ctx)
+	chosen, err := o.nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +148,9 @@ func (o *auditOptions) sweep(ctx context.Context) (*audit.Report, error) {
 		return nil, err
 	}
 	servers := o.servers(ctx)
-	progress, done := o.progress(len(nodes))
+	progress, done := o.progress(len(chosen.Nodes))
 	defer done()
-	return audit.Run(ctx, nodes, audit.Options{
+	return audit.Run(ctx, chosen.Nodes, audit.Options{
 		Prober:    &probe.Prober{AllowLocalAddresses: o.allowLocal, Limiter: o.limiter},
 		Endpoints: o.endpoints.options(),
 		Policy:    verdict.Policy{Bundle: bundle},
@@ -158,35 +158,18 @@ func (o *auditOptions) sweep(ctx context.Context) (*audit.Report, error) {
 		Paths:   o.paths,
 		Timeout: o.timeout, Concurrency: o.concurrency, Allowed: o.limiter.Allowed,
 		What:     verdict.What(o.what),
-		Selector: o.selector, Excluded: excluded, ClusterCA: clusterCA,
+		Selector: o.selector, Excluded: chosen.Excluded, ClusterCA: clusterCA,
 		Clock: clock.RealClock{}, Progress: progress,
 	}), nil
 }
 
 // nodes reads the Nodes that the selector chooses, and counts the others.
-func (o *auditOptions) nodes(ctx context.Context) ([]*corev1.Node, int, error) {
-	var nodes []*corev1.Node
-	excluded := 0
-	seen := map[string]bool{}
-	add := func(node *corev1.Node) error {
-		if seen[node.Name] {
-			return fmt.Errorf("node %q is there twice", node.Name)
-		}
-		seen[node.Name] = true
-		if !o.selects.Matches(labels.Set(node.Labels)) {
-			excluded++
-			return nil
-		}
-		nodes = append(nodes, node)
-		return nil
-	}
-	var err error
+func (o *auditOptions) nodes(ctx context.Context) (*audit.Chosen, error) {
+	chosen := &audit.Chosen{Selector: o.selects}
 	if o.fromFile {
-		err = o.readFile(add)
-	} else {
-		err = listNodes(ctx, o.cluster, add)
+		return chosen, o.readFile(chosen.Add)
 	}
-	return nodes, excluded, err
+	return chosen, listNodes(ctx, o.cluster, chosen.Add)
 }
 
 func (o *auditOptions) readFile(add func(*corev1.Node) error) error {

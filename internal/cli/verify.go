@@ -88,7 +88,7 @@ func (o *verifyOptions) run(ctx context.Context) error {
 	}
 	opts := audit.Options{Policy: verdict.Policy{Bundle: bundle}, What: verdict.What(o.what), Clock: clock.RealClock{}}
 	looked.Verdict = verdict.Judge(looked.Expectation, looked.Observation, opts.Policy, opts.Clock.Now())
-	result := audit.NewReport([]audit.Looked{looked}, opts)
+	result := audit.NewReport(looked, opts)
 	if err := report.Render(o.streams.Out, result, report.Format(o.output)); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
@@ -139,23 +140,16 @@ func Overdue(look time.Time, interval time.Duration, now time.Time) bool {
 	return now.Sub(look) > 3*interval
 }
 
-// ReadinessFor answers for the chosen checks only, which is what decides an
-// exit code.
-func ReadinessFor(what What, verdicts []Verdict) Readiness {
-	answer := Ready
-	if len(verdicts) == 0 {
+// ReadinessOf the answers of all nodes for the chosen checks only, which is what
+// decides an exit code.
+func ReadinessOf(answers []Status) Readiness {
+	switch {
+	case slices.Contains(answers, False):
+		return NotReady
+	case slices.Contains(answers, Unknown) || len(answers) == 0:
 		return ReadinessUnknown
 	}
-	for _, v := range verdicts {
-		switch v.Answer(what) {
-		case False:
-			return NotReady
-		case Unknown:
-			answer = ReadinessUnknown
-		case True:
-		}
-	}
-	return answer
+	return Ready
 }
 
 func (v Verdict) commonNameAnswer() Status {

@@ -77,18 +77,18 @@ func TestAnswerForAChoiceOfChecks(t *testing.T) {
 	}
 }
 
-func TestReadinessForNoVerdictIsUnknown(t *testing.T) {
-	if got := verdict.ReadinessFor(verdict.WhatBoth, nil); got != verdict.ReadinessUnknown {
+func TestReadinessOfNoAnswerIsUnknown(t *testing.T) {
+	if got := verdict.ReadinessOf(nil); got != verdict.ReadinessUnknown {
 		t.Error(got)
 	}
-	mixed := []verdict.Verdict{{Status: verdict.True}, {}, {Status: verdict.False}}
-	if got := verdict.ReadinessFor(verdict.WhatBoth, mixed); got != verdict.NotReady {
+	mixed := []verdict.Status{verdict.True, verdict.Unknown, verdict.False}
+	if got := verdict.ReadinessOf(mixed); got != verdict.NotReady {
 		t.Error(got)
 	}
-	if got := verdict.ReadinessFor(verdict.WhatBoth, mixed[:2]); got != verdict.ReadinessUnknown {
+	if got := verdict.ReadinessOf(mixed[:2]); got != verdict.ReadinessUnknown {
 		t.Error(got)
 	}
-	if got := verdict.ReadinessFor(verdict.WhatBoth, mixed[:1]); got != verdict.Ready {
+	if got := verdict.ReadinessOf(mixed[:1]); got != verdict.Ready {
 		t.Error(got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/internal/audit"
@@ -44,10 +45,11 @@ func sweep(ctx context.Context, args []string) (any, error) {
 		return nil, err
 	}
 	defer func() { _ = in.Close() }()
-	var nodes []*corev1.Node
-	if err := kubelet.Decode(in, func(n *corev1.Node) error { nodes = append(nodes, n); return nil }); err != nil {
+	chosen := audit.Chosen{Selector: labels.Everything()}
+	if err := kubelet.Decode(in, chosen.Add); err != nil {
 		return nil, err
 	}
+	nodes := chosen.Nodes
 	result := Result{Read: time.Since(start).Seconds()}
 	if *take > 0 {
 		nodes = nodes[:*take]
