@@ -75,6 +75,14 @@ func (t *table) costs(name string, s sample) {
 		spread("%.0f", cpu) + " µs", t.ratio(s, Cost.CPU), more})
 }
 
+// costsOf is a row with its ratios to a limit of its own.
+func (t *table) costsOf(limit sample, name string, s sample) {
+	all := t.limit
+	t.limit = limit
+	defer func() { t.limit = all }()
+	t.costs(name, s)
+}
+
 // ratio to the limit of the same round, or to the median where what was measured
 // did not take turns with it; empty where there is no limit.
 func (t *table) ratio(s sample, of func(Cost) float64) string {
@@ -98,15 +106,12 @@ func (t *table) figure(name, format string, all []float64) {
 
 // managed adds the rows of a manager, next to the limit on the same kubelets.
 func (t *table) managed(n int, m managed) {
-	all := t.limit
-	t.limit = m.limit
-	defer func() { t.limit = all }()
 	name := fmt.Sprintf("manager, %d nodes, ", n)
 	text := func(what, more string) { t.rows = append(t.rows, []string{name + what, "", "", "", "", more}) }
-	t.costs(name+"the limit in turns with it", m.limit)
-	t.costs(name+"first sweep", sample{costs: []Cost{m.first}})
+	t.costsOf(m.limit, name+"the limit in turns with it", m.limit)
+	t.costsOf(m.limit, name+"first sweep", sample{costs: []Cost{m.first}})
 	t.rows[len(t.rows)-1][5] = fmt.Sprintf("%d conditions written", m.written)
-	t.costs(name+"steady", m.steady)
+	t.costsOf(m.limit, name+"steady", m.steady)
 	t.rows[len(t.rows)-1][5] = fmt.Sprintf("in %s: %s", window, listed(m.idle))
 	text("one in a hundred changes", listed(m.changed))
 	t.figure(name+"probes of others before a new node has its verdict", "%.0f", m.newcomers)
