@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubelet-cert-auditor/kubelet-cert-auditor/api/v1alpha1"
@@ -27,8 +28,7 @@ func Judge(exp Expectation, obs Observation, policy Policy, now time.Time) Verdi
 
 func judgeChain(exp Expectation, obs Observation, policy Policy, now time.Time) Verdict {
 	e := newEvidence(exp, obs, policy, now)
-	v := Verdict{Status: True, Reason: v1alpha1.ReasonVerified, Leaf: e.leaf, Path: e.path, NextLook: e.nextLook()}
-	results := map[v1alpha1.CheckName]Check{}
+	v := Verdict{Status: True, Reason: v1alpha1.ReasonVerified, Leaf: e.leaf, Path: e.path, NextLook: e.nextLook(), Checks: notRun()}
 	var named, noBundle bool
 	var findings []Finding
 	for _, r := range rules {
@@ -37,7 +37,7 @@ func judgeChain(exp Expectation, obs Observation, policy Policy, now time.Time) 
 		if result == Fail {
 			findings = append(findings, finding)
 		}
-		results[r.check] = merge(results[r.check], result, finding.Message)
+		v.check(r.check).merge(result, finding.Message)
 		switch {
 		case named:
 		case result == Fail:
@@ -46,13 +46,10 @@ func judgeChain(exp Expectation, obs Observation, policy Policy, now time.Time) 
 			v.Status, v.Reason, named, noBundle = Unknown, v1alpha1.ReasonNoTrustBundle, true, true
 		}
 	}
-	for _, name := range v1alpha1.CheckNames() {
-		c := results[name]
-		c.Name = name
-		if !e.proven && c.Result == Pass {
-			c.Result = NotRun
+	for i := range v.Checks {
+		if !e.proven && v.Checks[i].Result == Pass {
+			v.Checks[i].Result = NotRun
 		}
-		v.Checks = append(v.Checks, c)
 	}
 	if !e.proven && (v.Status != False || v.Reason == v1alpha1.ReasonCommonNameMismatch) {
 		// kube-apiserver verifies the chain, which it would accept, and then
@@ -79,8 +76,13 @@ func headline(v Verdict, noBundle bool) string {
 	return "Refused by kube-apiserver"
 }
 
+// check to write to, which is there.
+func (v *Verdict) check(name v1alpha1.CheckName) *Check {
+	return &v.Checks[slices.IndexFunc(v.Checks, func(c Check) bool { return c.Name == name })]
+}
+
 // merge keeps the worst result of the rules of one check, and the first words.
-func merge(c Check, result Result, message string) Check {
+func (c *Check) merge(result Result, message string) {
 	switch {
 	case c.Result == Fail:
 	case result == Fail:
@@ -88,18 +90,13 @@ func merge(c Check, result Result, message string) Check {
 	case result != NotRun:
 		c.Result = result
 	}
-	return c
 }
 
 func judgeOutcome(exp Expectation, obs Observation, policy Policy, now time.Time) Verdict {
 	o := outcomeVerdict(obs, policy, exp, now)
 	v := Verdict{Status: o.status, Reason: o.reason, NextLook: o.nextLook, Checks: notRun(), Hint: o.hint}
 	if o.reason == v1alpha1.ReasonCertificateInvalid {
-		for i := range v.Checks {
-			if v.Checks[i].Name == v1alpha1.CheckChain {
-				v.Checks[i] = Check{Name: v1alpha1.CheckChain, Result: Fail, Message: o.text}
-			}
-		}
+		v.check(v1alpha1.CheckChain).merge(Fail, o.text)
 	}
 	v.Message = message(exp, o.reason, o.text, nil, o.hint)
 	return v

@@ -42,7 +42,8 @@ func TestMerge(t *testing.T) {
 		{Check{Result: Fail, Message: "a"}, Pass, "", Check{Result: Fail, Message: "a"}},
 		{Check{Result: Fail, Message: "a"}, Fail, "b", Check{Result: Fail, Message: "a"}},
 	} {
-		if got := merge(c.before, c.result, c.words); got != c.want {
+		got := c.before
+		if got.merge(c.result, c.words); got != c.want {
 			t.Errorf("%v and then %v: got %v, want %v", c.before, c.result, got, c.want)
 		}
 	}
