@@ -12,7 +12,7 @@ const (
 	// sweepGC: a handshake leaves some 70 KiB of garbage, of which nearly nothing
 	// stays. To collect it more often takes time; so does memory that was never
 	// used before, which a higher percentage asks for.
-	sweepGC = 200
+	sweepGC = 300
 	// sweepMemory, where it is reached, has the garbage collected earlier again.
 	sweepMemory = 1 << 30
 )
